@@ -124,11 +124,14 @@ class BertConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
-def default_max_predictions(sequence_length: int, mask_rate: float = 0.15, left_to_right: bool = False) -> int:
+MASK_RATE = 0.15  # the paper's fraction of tokens that are predicted
+
+
+def default_max_predictions(sequence_length: int, mask_rate: float = MASK_RATE, left_to_right: bool = False) -> int:
     """20 of 128 tokens and 80 of 512, as the original at a rate of 15 %; of a left-to-right model all tokens."""
     if left_to_right:
         return max(1, sequence_length - 2)
-    return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / 0.15)))
+    return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / MASK_RATE)))
 
 
 def default_num_parts(sequence_length: int) -> int:

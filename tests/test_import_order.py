@@ -1,7 +1,7 @@
 """The rooms of the house: imports point upwards only, and importing kbert costs nothing.
 
 Two lie in the folder of what they are about, but use later rooms: the playground, in kbert/inspection/, is the last
-one, which no other may import; pre-training as one call, in kbert/pretraining/, comes after fine-tuning.
+one, which no other may import; pre-training as one call, in kbert/pretraining/, comes before fine-tuning.
 """
 
 import ast
@@ -15,7 +15,7 @@ from helpers.run_python import assert_imports_none
 ROOMS = (
     "saved_classes versions aliases errors checks options files locks stateless_random keras_compat xla "
     "config text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection "
-    "tasks finetuning pretraining.run serving inspection.playground cli commands __main__"
+    "tasks pretraining.run finetuning serving inspection.playground cli commands __main__"
 ).split()
 BACKEND_NEUTRAL = (
     "saved_classes versions aliases errors checks options files locks keras_compat xla config layers optim models"

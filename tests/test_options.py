@@ -24,7 +24,7 @@ from kbert.options import (
     record,
     verb,
 )
-from kbert.pretraining.run.pretrain import PretrainingOptimization
+from kbert.pretraining.run.options import Execution
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def test_unknown_and_missing_arguments():
 def test_the_help_of_an_option_is_its_sentence_in_the_docstring():
     both = "how long, and which weights: those of the last step."
     assert option_help(train) == {"source": "what is trained: a model.", "steps": both, "keep": both}
-    for group in (Machine, Optimization, PretrainingOptimization):  # the last has most sentences of its base
+    for group in (Machine, Optimization, Execution):
         assert option_help(group).keys() == {field.name for field in dataclasses.fields(group)}
 
 

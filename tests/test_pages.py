@@ -74,7 +74,7 @@ def _one_pretraining():
 
 
 PRETRAIN = {
-    "steps=40_000": "steps=1, batch_size=4, sequence_length=16, evaluation_batches=1, held_out=0.2, packed=False",
+    "steps=40_000": "steps=1, sequence_length=16, evaluation_batches=1, held_out=0.2, packed=False",
 }
 
 

@@ -13,6 +13,7 @@ from kbert.cli import Command
 from kbert.options import CorpusFormat, Count, checked, record
 from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
 from kbert.pretraining.run.prepare import prepare_records, write_batches
+from kbert.pretraining.run.preset import PRESETS
 from kbert.pretraining.run.pretrain import PretrainingRun, pretrain
 
 
@@ -159,12 +160,13 @@ COMMANDS = {
     "pretrain": Command(
         verb=pretrain,
         positional=("corpus_or_records",),
+        presets=PRESETS,
         report=report_pretrained,
         as_json=lambda run: run.metrics,
         resumes=True,
         epilog="""
-        kbert pretrain records --size tiny --settings small-budget --steps 40000 --output runs/tiny
-        kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --settings paper --steps 1000000 \\
+        kbert pretrain records --size tiny --config small-budget --steps 40000 --output runs/tiny
+        kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --config paper --steps 1000000 \\
             --output runs/paper
         KERAS_BACKEND=jax kbert pretrain batches --size base --output runs/base
         """,

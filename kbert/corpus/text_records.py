@@ -1,10 +1,7 @@
 """Text that is given to a pre-training → records."""
 
-import contextlib
 import os
-import pathlib
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbert.corpus.documents import DocumentList, iterate_documents
@@ -64,13 +61,3 @@ def _beginning(documents, held_out, characters):
         characters -= sum(map(len, document))
         if characters <= 0 and (len(kinds) == 2 or not held_out):
             return
-
-
-@contextlib.contextmanager
-def records_place(output: str | os.PathLike | None) -> Iterator[pathlib.Path]:
-    """The directory for the records of a run: in its output, or without one a temporary directory."""
-    if output is not None:
-        yield pathlib.Path(output) / "records"
-        return
-    with tempfile.TemporaryDirectory(prefix="kbert-") as directory:
-        yield pathlib.Path(directory) / "records"

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from kbert.checks import check_bool, check_positive
-from kbert.config import default_max_predictions
+from kbert.config import MASK_RATE, default_max_predictions
 from kbert.corpus.documents import DocumentList
 from kbert.corpus.pool import TokenPool, text_pools
 from kbert.keras_compat import with_known_length
@@ -111,7 +111,7 @@ class FillMaskPreprocessor(Preprocessor):
             tokenizer = type(tokenizer)(tokenizer.vocabulary, **own)
         if self.causal:
             return NextTokens(tokenizer, self.sequence_length - 2)
-        predictions = default_max_predictions(self.sequence_length, self.masking.get("mask_rate", 0.15))
+        predictions = default_max_predictions(self.sequence_length, self.masking.get("mask_rate", MASK_RATE))
         return TokenMasking(tokenizer, **{"max_predictions": predictions, "seed": 0, **self.masking})
 
     def training_batches(

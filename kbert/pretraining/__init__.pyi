@@ -7,6 +7,10 @@ from .entities import known_names as known_names
 from .masking import TokenMasking as TokenMasking
 from .pairs import sentence_pairs as sentence_pairs
 from .run.evaluate_pretraining import evaluate_pretraining as evaluate_pretraining
+from .run.options import Execution as Execution
+from .run.options import Masking as Masking
+from .run.options import NewModel as NewModel
 from .run.prepare import prepare_records as prepare_records
 from .run.prepare import write_batches as write_batches
+from .run.preset import preset as preset
 from .tfrecords import write_tfrecords as write_tfrecords

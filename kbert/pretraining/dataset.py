@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_integers, check_numbers, check_positive
-from kbert.config import default_num_parts
+from kbert.config import MASK_RATE, default_num_parts
 from kbert.corpus.corpus_files import is_tfrecords
 from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.pool import POOL_BYTES, pools_at_once
@@ -61,7 +61,7 @@ def pretraining_dataset(
     next_sentence: bool = True,
     short_sequence_rate: float = 0.1,
     random_next_rate: float = 0.5,
-    mask_rate: float = 0.15,
+    mask_rate: float = MASK_RATE,
     mask_token_rate: float = 0.8,
     keep_rate: float = 0.1,
     random_token_rate: float = 0.1,

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.checks import check_numbers, check_positive
+from kbert.config import MASK_RATE
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, set_untracked
 from kbert.stateless_random import fold_in, random_integers, uniform
 
@@ -88,7 +89,7 @@ class TokenMasking(keras.layers.Layer):
         self,
         tokenizer: "BertTokenizer",
         max_predictions: int = 20,
-        mask_rate: float = 0.15,
+        mask_rate: float = MASK_RATE,
         mask_token_rate: float = 0.8,
         keep_rate: float = 0.1,
         random_token_rate: float = 0.1,

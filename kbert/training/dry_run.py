@@ -113,6 +113,21 @@ def seconds_per_step(model: keras.Model, batch: tuple, examples: int) -> float:
     return min(later - earlier for earlier, later in itertools.pairwise(ends))
 
 
+def mean_seconds_per_step(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset", steps: int) -> float:
+    """Mean seconds of a training step with its batch, over `steps` after one that traces; this changes the weights."""
+    ends = []
+
+    def wait_for_step(batch, logs):
+        if batch in (0, steps):
+            float(logs["loss"])  # on an accelerator steps run while Python goes on
+            ends.append(time.perf_counter())
+
+    timer = keras.callbacks.LambdaCallback(on_train_batch_end=wait_for_step)
+    with reading_errors():
+        model.fit(dataset, epochs=1, steps_per_epoch=steps + 1, callbacks=[timer], verbose=0, shuffle=False)
+    return (ends[-1] - ends[0]) / steps
+
+
 def format_seconds(seconds: float) -> str:
     """A time in hours and minutes, or a short one in seconds."""
     hours, minutes = divmod(round(seconds / 60), 60)

@@ -101,6 +101,13 @@ class Hardware:
         if message and not self.is_chief:
             raise SetupError(f"Worker 0 stopped the run: {message}")
 
+    def of_chief(self, message: str) -> str:
+        """The message that worker 0 gives here, on every worker."""
+        if self.name != "multiworker":
+            return message
+        with named_losses():
+            return message_of_first(self.strategy, message)
+
     def describe(self) -> str:
         """What was chosen and why, one line each, for printing at the start of a run."""
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))

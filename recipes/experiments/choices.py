@@ -7,6 +7,8 @@ Writes pretraining.json, masking.json, next-sentence.json and positions.json, ea
 
 from experiment import Scores, held_out_scores, pretrained, read_columns, read_places, write_table
 
+from kbert.pretraining import Masking, NewModel
+
 COLUMNS = ("STS-B", "NER")
 TABLES = {  # file → title and rows besides BERT
     "pretraining": ("Pre-training, and random weights of its architecture", {"random weights": None}),
@@ -15,8 +17,8 @@ TABLES = {  # file → title and rows besides BERT
         {
             "whole words": {"whole_word": True},
             "mask rate 30 %": {"mask_rate": 0.3},
-            "the same masks in every epoch": {"dupe_factor": 1},
-            "10 different masks": {"dupe_factor": 10},  # of no effect in fewer epochs
+            "the same masks in every epoch": {"masking": Masking(dupe_factor=1)},
+            "10 different masks": {"masking": Masking(dupe_factor=10)},  # of no effect in fewer epochs
         },
     ),
     "next-sentence": (
@@ -29,7 +31,7 @@ TABLES = {  # file → title and rows besides BERT
     ),
     "positions": (
         "Learned positions, and the Transformer's sines",
-        {"sinusoidal": {"position_embedding": "sinusoidal"}},
+        {"sinusoidal": {"new_model": NewModel(position_embedding="sinusoidal", initializer_stddev="scaled")}},
     ),
 }
 

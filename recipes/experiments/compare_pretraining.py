@@ -1,7 +1,7 @@
 """Compare pre-trainings: held-out scores and learning curves against tokens and hours of training.
 
     for settings in paper small-budget; do
-        kbert pretrain records --size mini --settings $settings --hours 2 --output runs/mini-$settings
+        kbert pretrain records --size mini --config $settings --hours 2 --output runs/mini-$settings
     done
     python recipes/experiments/compare_pretraining.py runs/mini-paper runs/mini-small-budget --output runs/comparison
 

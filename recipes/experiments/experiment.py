@@ -20,9 +20,12 @@ import statistics
 
 import kbert
 from kbert.files import read_json, write_json
+from kbert.options import Options
 from kbert.versions import versions
 
-PRETRAINING = {"size": "tiny", "steps": 40_000, "settings": "small-budget", "precision": "mixed_bfloat16"}
+PRETRAINING = {"size": "tiny", "steps": 40_000, "precision": "mixed_bfloat16"} | kbert.pretraining.preset(
+    "small-budget"
+)
 PRETRAINING |= {"packed": False, "seed": 0, "keep_every": 8_000}  # the checkpoints are the points of figure 5
 FINETUNING = {"epochs": 3, "batch_size": 32, "dropout": 0.0}
 LEARNING_RATES = (3e-4, 1e-3)  # each row and task has the one with the best mean on dev
@@ -74,7 +77,7 @@ def pretrained(records, output: pathlib.Path, name: str, **options) -> pathlib.P
         kbert.pretrain(records, output=run, **settings)
     elif (run / "settings.json").exists():
         made = read_json(run / "settings.json")
-        if changed := [key for key, value in settings.items() if made.get(key, value) != value]:
+        if changed := [key for key, value in _flat(settings).items() if made.get(key, value) != value]:
             raise FileExistsError(f"{run} was made with other {', '.join(changed)}. Use another --output.")
     return run
 
@@ -159,6 +162,14 @@ class Scores:
         return {"name": BASELINE, "pretrained": {}, "scores": scores, "paper": {}}
 
 
+def _flat(options: dict) -> dict:
+    """Options as settings.json has them: fields of groups by their own names."""
+    flat = {}
+    for name, value in options.items():
+        flat |= value.to_json() if isinstance(value, Options) else {name: value}
+    return flat
+
+
 def summary(values: list[float]) -> dict:
     """The scores of all seeds with their mean and standard deviation."""
     deviation = statistics.stdev(values) if len(values) > 1 else None
@@ -167,7 +178,8 @@ def summary(values: list[float]) -> dict:
 
 def write_table(results: pathlib.Path, name: str, title: str, columns, rows, **more) -> dict:
     """Writes NAME.json with the rows, the settings, the machine and the versions, and prints the table."""
-    settings = {"pretraining": PRETRAINING, "finetuning": FINETUNING, "learning_rates": LEARNING_RATES, "seeds": SEEDS}
+    settings = {"pretraining": _flat(PRETRAINING), "finetuning": FINETUNING}
+    settings |= {"learning_rates": LEARNING_RATES, "seeds": SEEDS}
     settings["examples"] = {column.name: {"train": len(column.train), "dev": len(column.dev)} for column in columns}
     result = {"table": name, "title": title, "columns": [column.name for column in columns], "rows": rows}
     result |= {"settings": settings} | more | provenance()

@@ -8,7 +8,6 @@ whether the second is random; `recipes/gpu_rows.py` writes it.
 
 import json
 import pathlib
-import types
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +18,9 @@ from kbert.config import default_max_predictions
 from kbert.files import write_directory, write_json
 from kbert.optim.adamw import AdamW
 from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.run.new_model import new_model
-from kbert.pretraining.run.phases import read_phases
+from kbert.pretraining.run.course import read_phases
+from kbert.pretraining.run.options import NewModel
+from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.pretraining.run.stored_batches import stored_model
 from kbert.training.made_by import describe_maker
 from kbert.versions import versions
@@ -203,7 +203,7 @@ def read_mixture(text: str) -> list[float]:
 
 
 def first_model(about, vocabulary, init, size, left_to_right: bool, seed: int):
-    """The model that all begin as: that of `init`, or a new one with the settings "small-budget"."""
+    """The model that all begin as: that of `init`, or a new one with the preset "small-budget"."""
     if init is not None:
         if left_to_right or size is not None:
             raise ValueError(
@@ -212,10 +212,15 @@ def first_model(about, vocabulary, init, size, left_to_right: bool, seed: int):
         no_dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
         return stored_model(init, about["next_sentence"], vocabulary, about["tokenizer"], no_dropout)
     keras.utils.set_random_seed(seed)
-    new = {"size": size, "dropout": 0.0, "initializer_stddev": "scaled", "position_embedding": None}
-    new |= {"position_initializer": "sinusoidal", "sequence_length": max(about["lengths"])}
-    new |= {"left_to_right": left_to_right, "next_sentence": about["next_sentence"]}
-    return new_model(types.SimpleNamespace(**new), vocabulary)
+    new = NewModel(initializer_stddev="scaled", position_initializer="sinusoidal")
+    start = Start(None, size, None, lowercase=True, dropout=0.0, new_model=new, seed=seed)
+    return make_new_model(
+        start,
+        vocabulary,
+        next_sentence=about["next_sentence"],
+        left_to_right=left_to_right,
+        sequence_length=max(about["lengths"]),
+    )
 
 
 def evaluation_order(rows: int, length: int):

@@ -11,6 +11,8 @@ import experiment
 from experiment import Scores, held_out_scores, pretrained, read_columns, read_places, summary, write_table
 from table7 import tagger_scores
 
+from kbert.pretraining import Masking
+
 FEATURES = "concat-last-four"
 COLUMNS = ("NER", "SST-2")
 RATES = ("mask_token_rate", "keep_rate", "random_token_rate")
@@ -32,7 +34,7 @@ def main(records, data, output, results):
     for mixture, paper in PAPER.items():
         name = "/".join(map(str, mixture))
         rates = dict(zip(RATES, (percent / 100 for percent in mixture), strict=True))
-        run = bert if mixture == (80, 10, 10) else pretrained(records, output, name, **rates)
+        run = bert if mixture == (80, 10, 10) else pretrained(records, output, name, masking=Masking(**rates))
         row = scores.row(name, run.name, run, columns, held_out_scores(run), paper)
         folder = output / "table8-features" / run.name
         found = [tagger_scores(data, run, folder / str(seed), [FEATURES], seed) for seed in experiment.SEEDS]

@@ -8,7 +8,7 @@ from helpers.tiny_corpus import VOCABULARY
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.pretraining.run import run_pretraining
+from kbert.training import hardware
 from kbert.training.hardware import choose_hardware
 
 
@@ -27,7 +27,7 @@ def test_the_flags_choose_the_hardware(tmp_path, monkeypatch):
     text = (tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt", "--steps", 1)
     for recipe, module, inputs in (
         ("finetune", kbert.training, (*table, "--source", tmp_path / "init")),
-        ("pretrain", run_pretraining, text),
+        ("pretrain", hardware, text),
     ):
         monkeypatch.setattr(module, "choose_hardware", choose)
         with pytest.raises(SystemExit, match="chosen"):

@@ -103,15 +103,12 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
         raise RuntimeError("killed")
 
     monkeypatch.setattr("kbert.training.loop.train", train)
-    pretrain = importlib.import_module("kbert.pretraining.run.run_pretraining")
-    monkeypatch.setattr(pretrain, "train", train)
     corpus = importlib.import_module("kbert.pretraining.run.corpus_data")
-    monkeypatch.setattr(corpus, "choose_packing", lambda settings, *others: settings.with_packing(False))
+    monkeypatch.setattr(corpus.CorpusData, "choose_packing", lambda data: False)
     monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before
-    monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: ([1.0], {}, None))
+    monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: corpus.DataReport([1.0], {}, None))
     monkeypatch.setattr(corpus.CorpusData, "baseline", lambda *args: {})
     monkeypatch.setattr("kbert.inspection.board.tensor_board.run_board", lambda *args, **options: None)
-    monkeypatch.setattr(pretrain, "MaskedExamples", lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):
         run_kbert(*arguments(tmp_path))
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}

@@ -100,10 +100,10 @@ MORE = {  # other flags that take a path
     ],
 }
 NO_PATHS = {"pretrain_on_gpu", "predict_with_beam"}  # on JAX, and a Beam pipeline: each has a test of its own
-PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
+CORPUS = "kbert.pretraining.run.corpus_data"
 BEFORE_AN_OUTPUT = {
-    **dict.fromkeys(("kbert.training.loop.train", f"{PRETRAINING}.train")),  # an output is looked at before
-    f"{CORPUS}.choose_packing": lambda settings, *others: settings.with_packing(False),
+    "kbert.training.loop.train": None,  # an output is looked at before
+    f"{CORPUS}.CorpusData.choose_packing": lambda data: False,
     f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }
 CASES = [

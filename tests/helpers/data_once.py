@@ -1,9 +1,5 @@
 """Pre-trainings on the same rows without making again what they read."""
 
-import dataclasses
-
-from kbert.pretraining.run.pretrain import Masking, Objective, Rows
-
 
 def data_once(set_attribute):
     """From now on runs of `kbert.pretrain` with the same data share their batches and statistics.
@@ -39,11 +35,11 @@ def _read_once(from_step):
 
     read = {}
 
-    def read_once(data, start_step, starts):
-        number = max(_LEAST, data.settings.steps or 0)
-        key = (_key(data), start_step, tuple(starts), number)
+    def read_once(data, start_step, stage):
+        number = max(_LEAST, data.course.steps or 0)
+        key = (_key(data), start_step, stage, number)
         if key not in read:
-            batches = list(from_step(data, start_step, starts).take(number).as_numpy_iterator())
+            batches = list(from_step(data, start_step, stage).take(number).as_numpy_iterator())
             columns = tf.nest.map_structure(lambda *values: np.stack(values), *batches)
             # As without an end, for runs by the clock; an error where one comes to it.
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -54,9 +50,7 @@ def _read_once(from_step):
 
 
 def _key(data):
-    settings, tokenizer, stages = data.settings, data.tokenizer, data.settings.stages()
-    source = settings.source
-    source = source.fingerprint() if hasattr(source, "fingerprint") else source  # of documents in memory
-    names = [field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group)]
-    of_rows = [getattr(settings, name, None) for name in (*names, "num_parts", "accumulate", "seed")]
-    return repr((source, stages, of_rows, tokenizer.settings(), tokenizer.vocabulary))
+    source = data.source
+    if hasattr(source, "manifest"):  # of records
+        source = source.manifest["sha256"]
+    return repr((source, data.rows, data.course, data.seed, data.parts, data.packed, data.tokenizer.settings()))

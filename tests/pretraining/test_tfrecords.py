@@ -16,13 +16,14 @@ import kbert
 from kbert.pretraining import token_counts, write_tfrecords
 
 LENGTHS = {"batch_size": B, "sequence_length": S, "max_predictions": P}
+OF_RUN = {"batch_size": B, "sequence_length": S, "masking": kbert.pretraining.Masking(max_predictions=P)}
 
 
 @pytest.fixture(scope="module")
-def written(text_batches, tmp_path_factory):
+def written(record_batches, tmp_path_factory):
     """(pattern, batches): two files of the rows of 40 batches."""
     directory = tmp_path_factory.mktemp("tfrecords")
-    some = text_batches[:40]
+    some = record_batches[:40]
     assert write_tfrecords(some, [directory / "a.tfrecord", directory / "b.tfrecord"]) == 40 * B
     return str(directory / "*.tfrecord"), some
 
@@ -80,8 +81,8 @@ def test_an_epoch_has_every_row_once_in_the_order_of_the_seed(written, tokenizer
     assert rows(straight[:5]) != rows(batches(dataset_of(pattern, tokenizer, seed=1), 5))
 
 
-def test_the_specification_is_that_of_text(corpus, written, tokenizer):
-    of_text, of_records = (dataset_of(source, tokenizer) for source in (corpus, written[0]))
+def test_the_specification_is_that_of_records(records, written, tokenizer):
+    of_text, of_records = (dataset_of(source, tokenizer) for source in (records, written[0]))
     assert of_text.element_spec == of_records.element_spec
     without = dataset_of(written[0], tokenizer, next_sentence=False).element_spec
     assert "nsp_logits" not in without[1] | without[2]
@@ -97,7 +98,7 @@ def test_token_counts_are_those_of_the_text_in_the_rows(written, tokenizer):
 
 @pytest.mark.usefixtures("eagerly")
 def test_pretrain_learns_from_them(written, tokenizer):
-    options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 1}
+    options = {**OF_RUN, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 1}
     run = kbert.pretrain(written[0], **options)
     assert run.metrics["unigram"]["masks"] > 0 and np.isfinite(run.metrics["loss"])
 
@@ -106,7 +107,7 @@ def test_pretrain_learns_from_them(written, tokenizer):
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_pretrain_learns_from_them_and_resumes(written, tokenizer, tmp_path):
-    options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
+    options = {**OF_RUN, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
     options |= {"log_every": 1, "checkpoint_every": 1}
     expected = kbert.pretrain(written[0], **options)
     assert expected.metrics["unigram"]["masks"] > 0
@@ -132,7 +133,7 @@ def test_what_they_cannot_be_is_an_error(written, tokenizer):
 
 def test_pretrain_refuses_what_was_decided_when_they_were_written(written, tokenizer):
     with pytest.raises(ValueError, match="Received: mask_rate=0.2"):
-        kbert.pretrain(written[0], vocabulary=tokenizer, steps=1, **LENGTHS, mask_rate=0.2)
+        kbert.pretrain(written[0], vocabulary=tokenizer, steps=1, **OF_RUN, mask_rate=0.2)
 
 
 def test_ids_beyond_the_vocabulary_and_damage_are_named(written, tokenizer, tmp_path):
@@ -182,9 +183,9 @@ def test_every_file_is_looked_at_before_the_first_batch(written, tokenizer, tmp_
         dataset_of([none, whole, short], tokenizer)
 
 
-def test_packed_rows_and_rows_without_next_sentences_are_not_written(text_batches, tmp_path):
+def test_packed_rows_and_rows_without_next_sentences_are_not_written(record_batches, tmp_path):
     """Batches with the names of such rows: `pretraining_dataset` gives them, test_packed_rows.py, test_structure."""
-    inputs, labels, weights = text_batches[0]
+    inputs, labels, weights = record_batches[0]
     packed = {**inputs, "position_ids": inputs["segment_ids"], "part_ids": inputs["segment_ids"]}
     no_labels, no_weights = ({"mlm_logits": part["mlm_logits"]} for part in (labels, weights))
     for batch in ((packed, labels, weights), (inputs, no_labels, no_weights)):

@@ -51,5 +51,7 @@ def test_a_model_learns_from_masked_names(tmp_path, capsys):
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     options = {"size": "tiny", "steps": 1, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
     options |= {"vocabulary": tmp_path / "vocab.txt", "held_out": 0.3, "packed": False}
-    run = kbert.pretrain(tmp_path / "corpus.txt", names=tmp_path / "names.txt", **options)
+    run = kbert.pretrain(
+        tmp_path / "corpus.txt", masking=kbert.pretraining.Masking(names=tmp_path / "names.txt"), **options
+    )
     assert run.metrics["unigram"]["masks"] > 0

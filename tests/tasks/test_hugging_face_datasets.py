@@ -10,7 +10,7 @@ from helpers.tiny_finetuning import NO_DEV, prepare
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.pretraining.run.pretraining_settings import corpus_source
+from kbert.pretraining.run.source import corpus_source
 from kbert.tasks.in_memory import column_names, read_columns
 
 

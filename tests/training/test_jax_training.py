@@ -22,20 +22,26 @@ B, S, P, STEPS = 4, 24, 4, 6
 SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "packed": False}
 PACKED = SETTINGS | {"sequence_length": 64, "max_predictions": 10, "packed": True}
 TRAINING = {"learning_rate": 0.01, "dropout": 0.0, "log_every": 3, "checkpoint_every": 3}
+
+
+def of_run(max_predictions, **settings):
+    return settings | {"masking": kbert.pretraining.Masking(max_predictions=max_predictions)}
+
+
 SAME = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "gradient_norm", "val_mlm_cross_entropy", "val_nsp_accuracy")
 
 
 @pytest.fixture(scope="module")
 def batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "batches"
-    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **SETTINGS)
+    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **of_run(**SETTINGS))
     return directory
 
 
 @pytest.fixture(scope="module")
 def packed_batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "packed"
-    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **PACKED)
+    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **of_run(**PACKED))
     return directory
 
 
@@ -83,7 +89,7 @@ def test_written_batches_are_those_of_the_dataset(request, records, tokenizer, p
 def test_packed_batches_train_as_kbert_pretrain_does(records, packed_batches, start, packed_on_tensorflow):  # noqa: F811
     written = BatchFiles(packed_batches)
     assert max(written[step][0]["part_ids"].max() for step in range(STEPS)) > 1
-    found, same = packed_on_tensorflow, PACKED | TRAINING | {"evaluation_batches": 2}
+    found, same = packed_on_tensorflow, of_run(**PACKED) | TRAINING | {"evaluation_batches": 2}
     with run_eagerly():
         expected = kbert.pretrain(records, init=start, steps=STEPS, **same)
     for one, other in zip(found.history, expected.history, strict=True):
@@ -128,7 +134,7 @@ import kbert
 from kbert.training.signals import Interrupted
 
 batches, packed_batches, init, output, settings = *sys.argv[1:5], json.loads(sys.argv[5])
-settings |= {"init": init, "strategy": "mirrored", "logical_cpus": 2}
+settings |= {"init": init, "strategy": "mirrored", "execution": kbert.pretraining.Execution(logical_cpus=2)}
 
 class Stop(keras.callbacks.Callback):
     steps = 0
@@ -145,7 +151,7 @@ except Interrupted:
     interrupted = sorted(os.listdir(output + "/checkpoints"))
     shutil.copytree(output + "/checkpoints", output + "-killed/checkpoints")
 run = kbert.pretrain(batches, output=output, **settings)
-packed = kbert.pretrain(packed_batches, accumulate=2, **settings)
+packed = kbert.pretrain(packed_batches, optimization=kbert.options.Optimization(accumulate=2), **settings)
 estimate = kbert.pretrain(batches, dry_run=True, **settings).metrics
 import jax
 sharding = run.model.trainable_variables[0].value.sharding
@@ -163,7 +169,8 @@ import json, sys
 import kbert
 
 batches, init, output, settings = *sys.argv[1:4], json.loads(sys.argv[4])
-run = kbert.pretrain(batches, init=init, output=output, strategy="mirrored", logical_cpus=2, **settings)
+settings |= {"strategy": "mirrored", "execution": kbert.pretraining.Execution(logical_cpus=2)}
+run = kbert.pretrain(batches, init=init, output=output, **settings)
 sharding = run.model.trainable_variables[0].value.sharding
 print(json.dumps({"history": run.history, "metrics": run.metrics, "devices": len(sharding.device_set),
                   "tensorflow": [n for n in sys.modules if n.startswith("tensorflow")]}))

@@ -6,7 +6,7 @@ from helpers import tiny_pretraining as tiny
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 
-from kbert.pretraining.run.phases import first_row, first_steps, plan_stages
+from kbert.pretraining.run.course import first_row, first_steps, plan_stages
 from kbert.training import ExactResume, RunLog, train
 
 

@@ -4,14 +4,16 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbert.corpus.corpus_files import find_files, is_tfrecords
 from kbert.corpus.documents import DocumentList
+from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.corpus.text_records import write_text_records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import (
@@ -26,8 +28,9 @@ from kbert.pretraining.entities import known_names, read_names
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.record_pools import check_shards
 from kbert.pretraining.row_sampler import RowSampler
-from kbert.pretraining.run.phases import Stage, first_row, plan_stages
-from kbert.pretraining.run.starting_model import starting_model
+from kbert.pretraining.run.course import Course, Stage, first_row, plan_stages
+from kbert.pretraining.run.source import DataReport, RowOptions
+from kbert.pretraining.run.starting_model import Start, starting_model
 from kbert.pretraining.tfrecords import check_tfrecords
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.training.dry_run import count_sequences
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
     from kbert.models.pretrainer import BertPretrainer
     from kbert.pipelines.settings import ModelSettings
-    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
     from kbert.training.hardware import Hardware
 
 
@@ -49,18 +51,39 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 
 class CorpusData:
-    """Records or TFRecords as a run learns from them; `stored_batches.StoredBatches` is the same of batches.
+    """Records or TFRecords as a run learns from them; `stored_batches.StoredBatches` is the same for batches.
 
     Records are opened once. Of text they are written by `write_records`, which needs the tokenizer of the model.
+
+    Args:
+        source: directory of records, paths of TFRecords, or text (`kbert.pretraining.run.source.corpus_source`).
+        rows: `RowOptions`.
+        course: `Course`.
+        seed: int.
+        parts: micro-batches of a batch.
+
+    Attributes:
+        packed: bool, or None until `choose_packing` has decided.
+        tokenizer: `kbert.BertTokenizer`, once there is a model.
     """
 
-    def __init__(self, settings: "PretrainingSettings"):
-        self.settings = settings
-        self.source = settings.source
-        if is_tfrecords(self.source):
-            check_tfrecords(self.source, settings.held_out)
-        elif settings.reads_records:
-            self._open(self.source)
+    def __init__(self, source: Any, rows: RowOptions, course: Course, seed: int, parts: int = 1):
+        self.source = source
+        self.rows = rows
+        self.course = course
+        self.seed = seed
+        self.parts = parts
+        self.packed = rows.packed
+        self.held_out: float | None = HELD_OUT if rows.held_out is None else rows.held_out  # of text and TFRecords
+        if is_tfrecords(source):
+            check_tfrecords(source, self.held_out)
+        elif is_records(source):
+            if rows.held_out is not None:
+                raise ValueError(
+                    "pretrain: records have held-out documents of their own (`held_out` of "
+                    f"kbert.corpus.write_records). Received: held_out={rows.held_out}"
+                )
+            self._open(source)
 
     def _open(self, directory):
         self.source = Records(directory)
@@ -78,7 +101,7 @@ class CorpusData:
                     text,
                     self.tokenizer,
                     directory,
-                    held_out=self.settings.held_out,
+                    held_out=self.held_out,
                     characters=_BEGINNING if dry_run else None,
                 )
             except Exception as error:
@@ -89,9 +112,10 @@ class CorpusData:
             hardware.wait_for_all()
         self._open(directory)
 
-    def starting_model(self, hardware: "Hardware", keep_given: bool = False) -> "BertPretrainer":
+    def starting_model(self, start: Start, hardware: "Hardware", keep_given: bool = False) -> "BertPretrainer":
         """The model that the run starts from; with `keep_given` a copy of one that is given."""
-        model, tokenizer = starting_model(self.settings, hardware, keep_given, self.source)
+        records = self.source if isinstance(self.source, Records) else None
+        model, tokenizer = starting_model(start, self.rows, self.course, hardware, records, keep_given)
         self.take_tokenizer(tokenizer)
         return model
 
@@ -100,82 +124,73 @@ class CorpusData:
         self.vocabulary = tokenizer.vocabulary
         self.tokenizer_settings = tokenizer.settings()
 
-    def choose_packing(self) -> None:
-        """Decides how rows are laid out."""
-        self.settings = choose_packing(self.settings, self.tokenizer, self.source)
-
-    def _held_out_rows(self):
-        return None if isinstance(self.source, Records) else self.settings.held_out
+    @property
+    def num_parts(self) -> int | None:
+        """K of packed rows; None of plain ones."""
+        return self.course.num_parts if self.packed else None
 
     def batches(self, stage: Stage, batch_size: int | None = None, **which) -> "tf.data.Dataset":
         """The batches of a stage; `which` are further arguments of `pretraining_dataset`.
 
         The first phase has the seed of the run, each later one the next seed: other pairs, masks and order.
         """
-        settings = self.settings
-        entity_ids = None
-        if settings.names is not None:
-            entity_ids = known_names(read_names(settings.names), self.tokenizer)
+        rows, masking = self.rows, self.rows.masking
+        entity_ids = None if masking.names is None else known_names(read_names(masking.names), self.tokenizer)
         return pretraining_dataset(
             self.source,
             self.tokenizer,
             batch_size=batch_size or stage.batch_size,
             sequence_length=stage.sequence_length,
             max_predictions=stage.max_predictions,
-            seed=settings.seed + stage.phase,
+            seed=self.seed + stage.phase,
             held_out=self._held_out_rows(),
-            next_sentence=settings.next_sentence,
-            random_next_rate=settings.random_next_rate,
-            left_to_right=settings.left_to_right,
-            mask_rate=settings.mask_rate,
-            mask_token_rate=settings.mask_token_rate,
-            keep_rate=settings.keep_rate,
-            random_token_rate=settings.random_token_rate,
-            whole_word=settings.whole_word,
+            next_sentence=rows.next_sentence,
+            random_next_rate=rows.random_next_rate,
+            left_to_right=rows.left_to_right,
+            mask_rate=rows.mask_rate,
+            mask_token_rate=masking.mask_token_rate,
+            keep_rate=masking.keep_rate,
+            random_token_rate=masking.random_token_rate,
+            whole_word=rows.whole_word,
             entity_ids=entity_ids,
-            dupe_factor=settings.dupe_factor,
-            packed=settings.packed,
-            num_parts=settings.num_parts if settings.packed else None,
-            fill_rows=settings.fill_rows,
+            dupe_factor=masking.dupe_factor,
+            packed=self.packed,
+            num_parts=self.num_parts,
+            fill_rows=rows.fill_rows,
             **which,
         )
 
-    def from_step(self, start_step: int, starts: Sequence[int]) -> "tf.data.Dataset":
-        """The batches from a step to the end of its stage, as `train` asks for them."""
-        stages = self.settings.stages()
-        row = first_row(stages, starts, start_step)
-        return self.batches(stages[len(starts) - 1], start_row=row)
+    def _held_out_rows(self):
+        return None if isinstance(self.source, Records) else self.held_out
+
+    def from_step(self, start_step: int, stage: int) -> "tf.data.Dataset":
+        """The batches from a step on, which is in the stage of this number, as `train` asks for them."""
+        stages = self.course.stages
+        row = first_row(stages, self.course.starts[: stage + 1], start_step)
+        return self.batches(stages[stage], start_row=row)
 
     def evaluations(self) -> dict:
         """The held-out batches of every phase, at its own length: number of the phase → dataset.
 
         Where an update is computed in parts, so are these: the same rows, in more batches.
         """
-        parts = self.settings.accumulate
-        batches = self.settings.evaluation_batches * parts
+        batches = self.rows.evaluation_batches * self.parts
         return {
-            stage.phase: self.batches(stage, stage.batch_size // parts, evaluation=True, batches=batches)
-            for stage in plan_stages(self.settings.all_phases())
+            stage.phase: self.batches(stage, stage.batch_size // self.parts, evaluation=True, batches=batches)
+            for stage in plan_stages(self.course.phases)
         }
 
     def count_sequences(self) -> dict:
         """For a dry run: `sequences_per_epoch` of the first phase; `sequences_are_all`, whether there was time."""
-        sequences, complete = count_sequences(self.batches(self.settings.stages()[0], epochs=1))
+        sequences, complete = count_sequences(self.batches(self.course.stages[0], epochs=1))
         return {"sequences_per_epoch": sequences, "sequences_are_all": complete}
 
-    def describe(self, evaluation: "tf.data.Dataset") -> tuple[list[float], dict, int | None]:
-        """What is said of the data before the training.
-
-        Returns the fraction of tokens that are not padding of each phase; for the metrics, the statistics of the
-        training batches, and the scores of token frequencies alone on the held-out batches; the tokens of the training
-        documents or None.
-        """
-        settings = self.settings
+    def describe(self, evaluation: "tf.data.Dataset") -> DataReport:
+        """Logs and returns what is known of the data before the training."""
         statistics = []
-        for stage in {stage.phase: stage for stage in settings.stages()}.values():
+        for stage in {stage.phase: stage for stage in self.course.stages}.values():
             batches = self.batches(stage)
-            left_to_right = bool(settings.left_to_right)
-            statistics.append(dataset_statistics(batches, self.tokenizer, _STATISTICS_BATCHES, left_to_right))
+            statistics.append(dataset_statistics(batches, self.tokenizer, _STATISTICS_BATCHES, self.rows.left_to_right))
             _LOGGER.info("%s", format_report(statistics[-1]))
         warn_of_unknown(statistics[0]["unknown_fraction"], "the corpus")
         counts = token_counts(self.source, self.tokenizer, BASELINE_TOKENS, held_out=self._held_out_rows())
@@ -185,14 +200,14 @@ class CorpusData:
             unigram["cross_entropy"],
             100 * unigram["accuracy"],
         )
-        if settings.next_sentence:
+        if self.rows.next_sentence:
             labels = next_sentence_labels(evaluation)
             unigram["nsp_accuracy"] = float(labels.max() / labels.sum())
             fraction = 100 * unigram["nsp_accuracy"]
             _LOGGER.info("always the more frequent label: next-sentence accuracy %.1f%%", fraction)
         real = [1 - phase["padding_fraction"] for phase in statistics]
         metrics = {"unigram": unigram, "data": statistics[0] if len(statistics) == 1 else statistics}
-        return real, metrics, self._corpus_tokens(counts)
+        return DataReport(real, metrics, self._corpus_tokens(counts))
 
     def _corpus_tokens(self, counts):
         """Tokens of an epoch: of records as they were counted, of TFRecords if all of them were."""
@@ -222,45 +237,38 @@ class CorpusData:
         """Writes the model of the run."""
         save_pretrained(model, path, tokenizer=self.tokenizer, settings=settings, made_by=made_by, overwrite=True)
 
+    def choose_packing(self) -> bool:
+        """Decides whether rows are packed, if nothing was given: where they hold a twentieth more text.
 
-def choose_packing(
-    settings: "PretrainingSettings", tokenizer: BertTokenizer, source: Records | Any
-) -> "PretrainingSettings":
-    """The settings with `packed` decided: by `packing_pays` if nothing was given.
-
-    Rows that are to be filled are packed, those of TFRecords not.
-    """
-    if settings.packed is not None:
-        return settings
-    if is_tfrecords(settings.source):
-        return settings.with_packing(False)
-    if settings.fill_rows:
-        return settings.with_packing(True)
-    return settings.with_packing(packing_pays(settings, tokenizer, source))
+        By the first pool alone, so that a run that is resumed decides the same. Rows that are to be filled are packed,
+        those of TFRecords not.
+        """
+        if self.packed is None:
+            is_open = isinstance(self.source, Records)
+            self.packed = is_open and (self.rows.fill_rows or packing_pays(self.source, self))
+        return self.packed
 
 
-def packing_pays(settings: "PretrainingSettings", tokenizer: BertTokenizer, records: Records) -> bool:
-    """Whether packed rows are fewer rows, by a twentieth.
-
-    By the first pool alone, so that a run that is resumed decides the same.
-    """
+def packing_pays(records: Records, data: CorpusData) -> bool:
+    """Whether packed rows are fewer rows, by a twentieth."""
     plain = packed = total = 0.0
     pool = records.index(0)
-    for phase in settings.all_phases():
-        if settings.left_to_right:
-            masking = NextTokens(tokenizer, phase.max_predictions)
+    rows = data.rows
+    for phase in data.course.phases:
+        if rows.left_to_right:
+            masking = NextTokens(data.tokenizer, phase.max_predictions)
         else:
-            masking = TokenMasking(tokenizer, phase.max_predictions, settings.mask_rate)
+            masking = TokenMasking(data.tokenizer, phase.max_predictions, rows.mask_rate)
         sampler = RowSampler(
             masking=masking,
-            seed=settings.seed,
+            seed=data.seed,
             sequence_length=phase.sequence_length,
-            next_sentence=settings.next_sentence,
-            random_next_rate=settings.random_next_rate,
+            next_sentence=rows.next_sentence,
+            random_next_rate=rows.random_next_rate,
         )
         tokens = phase.fraction * phase.batch_size * phase.sequence_length
         plain += tokens * sampler.real_fraction(pool)
-        packed += tokens * dataclasses.replace(sampler, num_parts=settings.num_parts).real_fraction(pool)
+        packed += tokens * dataclasses.replace(sampler, num_parts=data.course.num_parts).real_fraction(pool)
         total += tokens
     pays = packed >= _LEAST_GAIN * plain > 0
     _LOGGER.info(

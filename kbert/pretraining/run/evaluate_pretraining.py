@@ -66,7 +66,6 @@ def evaluate_pretraining(
     from kbert.config import default_max_predictions
     from kbert.corpus.corpus_files import is_tfrecords
     from kbert.corpus.records_manifest import is_records
-    from kbert.corpus.text_records import records_place
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import (
         BASELINE_TOKENS,
@@ -74,7 +73,7 @@ def evaluate_pretraining(
         token_counts,
         unigram_baseline,
     )
-    from kbert.pretraining.run.pretraining_settings import corpus_source
+    from kbert.pretraining.run.source import corpus_source, records_place
     from kbert.pretraining.tfrecords import stored_predictions
     from kbert.training.hardware import choose_hardware
     from kbert.training.logs import readable_logs

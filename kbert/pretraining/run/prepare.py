@@ -6,8 +6,19 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kbert.options import NOT_RECORDED, CorpusFormat, Count, FractionBelowOne, Natural, PathLike, checked, verb
-from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
+from kbert.config import MASK_RATE
+from kbert.options import (
+    NOT_RECORDED,
+    CorpusFormat,
+    Count,
+    Fraction,
+    FractionBelowOne,
+    Natural,
+    NonzeroFraction,
+    PathLike,
+    checked,
+)
+from kbert.pretraining.run.options import Masking
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
@@ -142,78 +153,7 @@ def _tokenizer(vocabulary: PathLike, lowercase: bool) -> "BertTokenizer":
     return BertTokenizer(stored.vocabulary, **stored.settings.tokenizer)
 
 
-def _run_write_batches(asked):
-    from kbert.files import check_directory_is_free
-    from kbert.locks import locked_output
-    from kbert.pretraining.run.stored_batches import MANIFEST, VOCABULARY  # not above: it loads Keras
-
-    files = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
-    check_directory_is_free(asked.output, files, asked.overwrite)
-    with locked_output(asked.output):
-        return _write_batches(asked, files)
-
-
-def _write_batches(asked, files):
-    # Not above: they load TensorFlow.
-    from kbert.corpus.records import Records
-    from kbert.errors import reading_errors
-    from kbert.files import check_directory_is_free, to_json, write_directory
-    from kbert.pretraining.run.corpus_data import CorpusData
-    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
-    from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
-    from kbert.text.vocabulary import write_vocabulary
-
-    records = Records(asked.records)
-    options = {"masking": asked.masking, "objective": asked.objective, "rows": asked.rows, "seed": asked.seed}
-    options |= {"steps": asked.steps, "batch_size": asked.batch_size, "sequence_length": asked.sequence_length}
-    settings = PretrainingSettings(pretrain.arguments(asked.records, **options), records.directory)
-    if settings.left_to_right:
-        raise ValueError(
-            "write_batches: expected masked tokens, as only bidirectional models are trained on batches. "
-            "Received: left_to_right=True. Train such a model on the records themselves"
-        )
-    data = CorpusData(settings)
-    data.take_tokenizer(records.tokenizer())
-    data.choose_packing()
-    settings = data.settings
-    [stage] = settings.stages()
-    training = data.batches(stage, batches=asked.steps)
-    evaluation = data.batches(stage, evaluation=True, batches=settings.evaluation_batches)
-    manifest = {
-        "format": FORMAT,
-        "steps": asked.steps,
-        "batch_size": asked.batch_size,
-        "sequence_length": asked.sequence_length,
-        "seed": asked.seed,
-        **asked.masking.to_json(),
-        **asked.objective.to_json(),
-        "fill_rows": asked.rows.fill_rows,
-        "max_predictions": stage.max_predictions,
-        "packed": settings.packed,
-        "num_parts": settings.num_parts if settings.packed else None,
-        "vocabulary_size": data.tokenizer.vocabulary_size,
-        "tokenizer": data.tokenizer_settings,
-        "records_sha256": records.manifest["sha256"],
-        "arrays": {
-            name: {"shape": list(spec.shape), "dtype": spec.dtype.name}
-            for name, spec in _flat(training.element_spec).items()
-        },
-    }
-
-    def write(partial):
-        manifest["files"] = []
-        for kind, dataset in (("train", training), ("evaluation", evaluation)):
-            with reading_errors():
-                _write_files(partial, kind, dataset.as_numpy_iterator(), asked.batches_per_file, manifest["files"])
-        write_vocabulary(partial / VOCABULARY, data.vocabulary)
-        (partial / MANIFEST).write_text(to_json(manifest), encoding="utf-8")
-        check_directory_is_free(asked.output, files, asked.overwrite)  # another program may have written there
-
-    write_directory(asked.output, write)
-    return manifest
-
-
-@verb(_run_write_batches)
+@checked
 def write_batches(
     records: PathLike,
     output: PathLike,
@@ -221,9 +161,14 @@ def write_batches(
     steps: Count,
     batch_size: Count = 32,
     sequence_length: Count = 128,
+    mask_rate: NonzeroFraction = MASK_RATE,
+    whole_word: bool = False,
+    next_sentence: bool = True,
+    random_next_rate: Fraction = 0.5,
+    packed: bool | None = None,
+    fill_rows: bool = False,
+    evaluation_batches: Count = 50,
     masking: Masking = Masking(),
-    objective: Objective = Objective(),
-    rows: Rows = Rows(),
     batches_per_file: Count = 100,
     seed: Natural = 0,
     overwrite: Annotated[bool, NOT_RECORDED] = False,
@@ -241,7 +186,8 @@ def write_batches(
         steps: number of batches, one for each weight update.
         batch_size: rows of a batch.
         sequence_length: tokens of a row.
-        masking, objective, rows: see `kbert.pretrain`; masked tokens only.
+        mask_rate, whole_word, next_sentence, random_next_rate, packed, fill_rows, evaluation_batches, masking: see
+            `kbert.pretrain`.
         batches_per_file: batches in a file.
         seed: determines pairs, masks and their order.
         overwrite: replace the batches in `output`.
@@ -253,6 +199,73 @@ def write_batches(
 
         kbert.pretraining.write_batches("records", "batches", steps=10_000, whole_word=True)
     """
+    from kbert.errors import reading_errors
+    from kbert.files import check_directory_is_free, to_json, write_directory
+    from kbert.locks import locked_output
+    from kbert.pretraining.run.corpus_data import CorpusData
+    from kbert.pretraining.run.course import Course, plan_phases
+    from kbert.pretraining.run.source import RowOptions
+    from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
+    from kbert.text.vocabulary import write_vocabulary
+
+    rows = RowOptions(
+        mask_rate=mask_rate,
+        whole_word=whole_word,
+        masking=masking,
+        next_sentence=next_sentence,
+        random_next_rate=random_next_rate,
+        left_to_right=False,
+        packed=packed,
+        fill_rows=fill_rows,
+        held_out=None,
+        evaluation_batches=evaluation_batches,
+    )
+    phases = plan_phases(None, sequence_length, batch_size, masking.max_predictions, mask_rate, False)
+    names = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
+    check_directory_is_free(output, names, overwrite)
+    with locked_output(output):
+        data = CorpusData(records, rows, Course(phases, steps=steps), seed)
+        data.take_tokenizer(data.source.tokenizer())
+        packed = data.choose_packing()
+        [stage] = data.course.stages
+        training = data.batches(stage, batches=steps)
+        evaluation = data.batches(stage, evaluation=True, batches=evaluation_batches)
+        manifest = {
+            "format": FORMAT,
+            "steps": steps,
+            "batch_size": batch_size,
+            "sequence_length": sequence_length,
+            "seed": seed,
+            "mask_rate": mask_rate,
+            "whole_word": whole_word,
+            **masking.to_json(),
+            "next_sentence": next_sentence,
+            "random_next_rate": random_next_rate,
+            "fill_rows": fill_rows,
+            "max_predictions": stage.max_predictions,
+            "packed": packed,
+            "num_parts": data.num_parts,
+            "vocabulary_size": data.tokenizer.vocabulary_size,
+            "tokenizer": data.tokenizer_settings,
+            "records_sha256": data.source.manifest["sha256"],
+            "arrays": _describe_arrays(training.element_spec),
+        }
+
+        def write(partial):
+            manifest["files"] = []
+            for kind, dataset in (("train", training), ("evaluation", evaluation)):
+                with reading_errors():
+                    _write_files(partial, kind, dataset.as_numpy_iterator(), batches_per_file, manifest["files"])
+            write_vocabulary(partial / VOCABULARY, data.vocabulary)
+            (partial / MANIFEST).write_text(to_json(manifest), encoding="utf-8")
+            check_directory_is_free(output, names, overwrite)  # another program may have written there
+
+        write_directory(output, write)
+    return manifest
+
+
+def _describe_arrays(specs):
+    return {name: {"shape": list(spec.shape), "dtype": spec.dtype.name} for name, spec in _flat(specs).items()}
 
 
 def _write_files(directory, kind, batches, batches_per_file, files):

@@ -1,110 +1,203 @@
-"""The model that a pre-training on text or records starts from."""
+"""The model that a pre-training starts from."""
 
+import dataclasses
+import math
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.corpus.records import Records
+import keras
+
+from kbert.config import BertConfig
+from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.copies import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
-from kbert.pipelines.pipeline import Pipeline
-from kbert.pretraining.run.new_model import dropout_of, new_model
-from kbert.text.tokenizer import BertTokenizer
-from kbert.text.vocabulary import check_same_tokenizer
+from kbert.pretraining.run.course import Course
+from kbert.pretraining.run.options import NewModel
+from kbert.pretraining.run.source import RowOptions
+from kbert.text.vocabulary import PAD, check_same_tokenizer
 from kbert.training.hardware import Hardware
-from kbert.weights.build_pipeline import own_tokenizer
-from kbert.weights.description import check_sequence_length, check_vocabulary_fits
-from kbert.weights.load import load_pretrained
 
 if TYPE_CHECKING:
-    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+    from kbert.corpus.records import Records
+    from kbert.text.tokenizer import BertTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What the weights and the tokenizer of a run start from: arguments of `kbert.pretrain` by their own names."""
+
+    init: Any
+    size: str | None
+    vocabulary: Any
+    lowercase: bool
+    dropout: float | None
+    new_model: NewModel
+    seed: int
+
+    @property
+    def dropout_fields(self) -> dict[str, float]:
+        """Fields of `BertConfig` for `dropout`, if one was given."""
+        return {} if self.dropout is None else dict.fromkeys(("hidden_dropout", "attention_dropout"), self.dropout)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `init` is a path or a name."""
+        return isinstance(self.init, str | os.PathLike)
+
+
+def check_start(start: Start, is_text: bool, is_records: bool) -> None:
+    """Raises ValueError for arguments that do not go together."""
+    if start.vocabulary is None and start.init is None and is_text:
+        raise ValueError("pretrain: a corpus of text needs `vocabulary` (kbert vocabulary makes one) or `init`.")
+    if start.vocabulary is not None and is_records:
+        raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
+    if start.vocabulary is not None and start.is_loaded:
+        raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
+    if not start.lowercase and not isinstance(start.vocabulary, str | os.PathLike | list | tuple):
+        raise ValueError(
+            "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a setting of "
+            "their own. Received: lowercase=False"
+        )
+    if start.init is not None and not start.is_loaded and start.size is not None:
+        raise ValueError(
+            f"pretrain: a model in memory has a size of its own. Received: size={start.size!r} and a model as `init`"
+        )
+
+
+def make_new_model(
+    start: Start, vocabulary: Sequence[str], *, next_sentence: bool, left_to_right: bool, sequence_length: int
+) -> BertPretrainer:
+    """A `BertPretrainer` with new weights."""
+    size = start.size or "tiny"
+    new = start.new_model
+    deviation = new.initializer_stddev
+    if deviation == "scaled":  # sums over the width of this size vary as base's
+        deviation = 0.02 * math.sqrt(BertConfig().hidden_dim / BertConfig.from_size(size).hidden_dim)
+    config = BertConfig.from_size(
+        size,
+        vocabulary_size=len(vocabulary),
+        pad_token_id=vocabulary.index(PAD),
+        causal=left_to_right,
+        pooled_token="last" if left_to_right else "first",
+        position_embedding=new.position_embedding,
+        max_sequence_length=max(512, sequence_length),
+        initializer_stddev=deviation,
+        **start.dropout_fields,
+    )
+    model = BertPretrainer(config, next_sentence=next_sentence)
+    if new.position_initializer == "sinusoidal" and new.position_embedding == "learned":
+        table = model.encoder.embeddings.position_embedding.embeddings
+        waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
+        table.assign(waves(keras.ops.arange(config.max_sequence_length)))
+    return model
 
 
 def starting_model(
-    settings: "PretrainingSettings", hardware: Hardware, keep_given: bool = False, source: Any = None
-) -> tuple[BertPretrainer, BertTokenizer]:
-    """The `BertPretrainer` that a pre-training starts from, and its tokenizer.
+    start: Start,
+    rows: RowOptions,
+    course: Course,
+    hardware: Hardware,
+    records: "Records | None" = None,
+    keep_given: bool = False,
+) -> "tuple[BertPretrainer, BertTokenizer]":
+    """The `BertPretrainer` that a pre-training on text or records starts from, and its tokenizer.
 
-    A model that is given is returned itself, or with `keep_given` a copy. `source` is the corpus, opened.
+    A model that is given is returned itself, or with `keep_given` a copy.
     """
-    records = source if isinstance(source, Records) else None
-    task = "pretraining" if settings.next_sentence else "masked_lm"
-    if isinstance(settings.init, str | os.PathLike):
-        model, tokenizer = _loaded_model(settings, task, hardware, records)
-    elif settings.init is None:
-        tokenizer = source_tokenizer(settings, records)
+    task = "pretraining" if rows.next_sentence else "masked_lm"
+    if start.is_loaded:
+        model, tokenizer = _loaded_model(start, task, course.sequence_length, hardware, records)
+    elif start.init is None:
+        tokenizer = source_tokenizer(start, records)
         with hardware.scope():
-            model = new_model(settings, tokenizer.vocabulary)
+            model = make_new_model(
+                start,
+                tokenizer.vocabulary,
+                next_sentence=rows.next_sentence,
+                left_to_right=rows.left_to_right,
+                sequence_length=course.sequence_length,
+            )
     else:
-        model, tokenizer = _given_model(settings, task, source_tokenizer(settings, records))
-    if model.config.causal != settings.left_to_right:
+        model, tokenizer = _given_model(start, task, course.sequence_length, records)
+    if model.config.causal != rows.left_to_right:
         kinds = {True: "left-to-right", False: "bidirectional"}
         raise ValueError(
-            f"pretrain: `init` must be a {kinds[settings.left_to_right]} model with "
-            f"left_to_right={settings.left_to_right}, whose attention suits what it predicts. "
+            f"pretrain: `init` must be a {kinds[rows.left_to_right]} model with "
+            f"left_to_right={rows.left_to_right}, whose attention suits what it predicts. "
             f"Received: a {kinds[model.config.causal]} model"
         )
-    if keep_given and model is _model_of(settings.init):
+    if keep_given and model is _model_of(start.init):
         with hardware.scope():
             model = copy_model(model)
     return model, tokenizer
 
 
-def source_tokenizer(settings: "PretrainingSettings", records: Records | None = None) -> BertTokenizer | None:
-    """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
-    if settings.reads_records:
-        return (records or Records(settings.source)).tokenizer()
-    if settings.vocabulary is None or isinstance(settings.vocabulary, BertTokenizer):
-        return settings.vocabulary
-    return BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
+def source_tokenizer(start: Start, records: "Records | None" = None) -> "BertTokenizer | None":
+    """The tokenizer of the records, or of the `vocabulary` that is given; None: `init` has one."""
+    from kbert.text.tokenizer import BertTokenizer  # not above: it loads TensorFlow
+
+    if records is not None:
+        return records.tokenizer()
+    if start.vocabulary is None or isinstance(start.vocabulary, BertTokenizer):
+        return start.vocabulary
+    return BertTokenizer(start.vocabulary, lowercase=start.lowercase)
 
 
-def _loaded_model(settings, task, hardware, records):
+def _loaded_model(start, task, sequence_length, hardware, records):
+    from kbert.weights.load import load_pretrained  # not above: it loads TensorFlow
+
     with hardware.scope():
-        model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **dropout_of(settings))
+        model = load_pretrained(start.init, task, sequence_length=sequence_length, **start.dropout_fields)
         tokenizer = model.pretrained.tokenizer
         if records is not None:
-            _check_records(settings, records, tokenizer)
-        if settings.size is not None:
-            model = grow_model(model, settings.size, seed=settings.seed)
+            _check_records(start, records, tokenizer)
+        if start.size is not None:
+            model = grow_model(model, start.size, seed=start.seed)
     return model, tokenizer
 
 
-def _check_records(settings, records, tokenizer):
+def _check_records(start, records, tokenizer):
     """Raises ValueError, with the command that helps, if `init` has another tokenizer than the records."""
     try:
         records.check_tokenizer(tokenizer)
     except ValueError as error:
         raise ValueError(
-            f"pretrain: expected records with the tokenizer of `init`, {settings.init}, which its weights are for. "
-            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {settings.init} "
+            f"pretrain: expected records with the tokenizer of `init`, {start.init}, which its weights are for. "
+            f"Received: {records.directory}. Prepare the records again: kbert records --vocabulary {start.init} "
             f"({error})"
         ) from error
 
 
-def _given_model(settings, task, source_tokenizer):
-    model = _model_of(settings.init)
+def _given_model(start, task, sequence_length, records):
+    from kbert.weights.build_pipeline import own_tokenizer  # not above: they load TensorFlow
+    from kbert.weights.description import check_sequence_length, check_vocabulary_fits
+
+    model = _model_of(start.init)
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
-    tokenizer = _same_tokenizer(own_tokenizer(settings.init), source_tokenizer, settings)
-    if settings.dropout is not None:
+    tokenizer = _same_tokenizer(own_tokenizer(start.init), source_tokenizer(start, records), records)
+    if start.dropout is not None:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
     check_vocabulary_fits("pretrain", tokenizer, model.config)
-    check_sequence_length("pretrain", settings.sequence_length, model.config)
+    check_sequence_length("pretrain", sequence_length, model.config)
     return model, tokenizer
 
 
 def _model_of(init):
+    from kbert.pipelines.pipeline import Pipeline  # not above: it loads TensorFlow
+
     return init.model if isinstance(init, Pipeline) else init
 
 
-def _same_tokenizer(own, other, settings):
+def _same_tokenizer(own, other, records):
     """The tokenizer of the model, `own`, and of the text or records, `other`; of a model without one the latter."""
     if own is None and other is None:
         raise ValueError("pretrain: a model that was not loaded with its tokenizer needs `vocabulary`.")
     if own is None or other is None:
         return own or other
-    name = "pretrain: the records" if settings.reads_records else "pretrain: `vocabulary`"
+    name = "pretrain: `vocabulary`" if records is None else "pretrain: the records"
     check_same_tokenizer(name, (own.vocabulary, own.settings()), (other.vocabulary, other.settings()))
     return own

@@ -29,20 +29,20 @@ from kbert.errors import UnreadableInput
 from kbert.files import read_json, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
-from kbert.pretraining.run.new_model import dropout_of, new_model
-from kbert.pretraining.run.phases import Stage
+from kbert.pretraining.run.course import Course, Phase, Stage
+from kbert.pretraining.run.source import BATCHES, DataReport
+from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
 from kbert.weights.formats import huggingface
 
 if TYPE_CHECKING:
     from kbert.pipelines.settings import ModelSettings
-    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
     from kbert.training.hardware import Hardware
 
 
 _STATISTICS_BATCHES = 20
 FORMAT = "kbert batches 1"
-MANIFEST, VOCABULARY = "batches.json", "vocab.txt"
+MANIFEST, VOCABULARY = BATCHES, "vocab.txt"
 _KEYS = {"batch_size", "steps", "arrays", "files", "vocabulary_size", "sequence_length", "num_parts", "tokenizer"}
 
 
@@ -114,9 +114,10 @@ def nested(arrays: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], d
     return tuple(parts.values())
 
 
-def is_batches(source: Any) -> bool:
-    """Whether a source of `kbert.pretrain` is a directory of batches."""
-    return isinstance(source, str | os.PathLike) and os.path.isfile(os.path.join(source, MANIFEST))
+def stored_phase(manifest: Mapping[str, Any]) -> Phase:
+    """The one phase of stored batches."""
+    predictions = manifest["arrays"]["inputs/mask_positions"]["shape"][1]
+    return Phase(manifest["sequence_length"], 1.0, manifest["batch_size"], predictions)
 
 
 def read_manifest(directory: str | os.PathLike) -> dict:
@@ -189,39 +190,62 @@ class StoredBatches:
     `tokenizer` is None on other backends than TensorFlow's, which may be without it.
     """
 
-    def __init__(self, settings: "PretrainingSettings"):
-        self.settings = settings
-        self.directory = pathlib.Path(settings.source)
+    held_out = None  # was decided when they were written
+
+    def __init__(self, directory: str | os.PathLike, course: Course):
+        self.directory = pathlib.Path(directory)
+        self.manifest = read_manifest(self.directory)
+        if self.manifest.get("left_to_right"):
+            raise ValueError("pretrain: expected batches with masked tokens. Received: batches with left_to_right=True")
+        stored = sum(file["batches"] for file in self.manifest["files"] if file["kind"] == "train")
+        steps = stored if course.steps is None else course.steps
+        if steps > stored:
+            raise ValueError(f"pretrain: `steps` must be from 1 to {stored}, the number of batches. Received: {steps}")
+        self.course = Course((stored_phase(self.manifest),), steps=steps, multiple=course.multiple)
+        self.decided = {
+            "next_sentence": "labels/nsp_logits" in self.manifest["arrays"],
+            "packed": self.manifest["num_parts"] is not None,
+            "batch_size": self.manifest["batch_size"],
+            "sequence_length": self.manifest["sequence_length"],
+        }
+        self.packed = self.decided["packed"]
+        self.num_parts = self.manifest["num_parts"]
         self.vocabulary = read_vocabulary(self.directory / VOCABULARY)
-        self.tokenizer_settings = settings.batches["tokenizer"]
+        self.tokenizer_settings = self.manifest["tokenizer"]
         self.tokenizer = None
         if keras.backend.backend() == "tensorflow":
             from kbert.text.tokenizer import BertTokenizer  # not above: it loads TensorFlow
 
             self.tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
 
-    def starting_model(self, hardware: "Hardware", keep_given: bool = False) -> BertPretrainer:
+    def starting_model(self, start: Start, hardware: "Hardware", keep_given: bool = False) -> BertPretrainer:
         """The model that the run starts from."""
-        settings = self.settings
         with hardware.scope():
-            if settings.init is None:
-                return new_model(settings, self.vocabulary)
+            if start.init is None:
+                return make_new_model(
+                    start,
+                    self.vocabulary,
+                    next_sentence=self.decided["next_sentence"],
+                    left_to_right=False,
+                    sequence_length=self.course.sequence_length,
+                )
             tokenizer = self.vocabulary, self.tokenizer_settings
-            model = stored_model(settings.init, settings.next_sentence, *tokenizer, dropout_of(settings))
+            model = stored_model(start.init, self.decided["next_sentence"], *tokenizer, start.dropout_fields)
             if model.config.causal:
                 raise ValueError(
-                    f"pretrain: `init` must be a bidirectional model. Received: {settings.init}, a left-to-right one"
+                    f"pretrain: `init` must be a bidirectional model. Received: {start.init}, a left-to-right one"
                 )
-            return model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
+            return model if start.size is None else grow_model(model, start.size, seed=start.seed)
 
-    def choose_packing(self) -> None:
-        """Nothing: how rows are laid out was decided when they were written."""
+    def choose_packing(self) -> bool:
+        """Whether rows are packed was decided when they were written."""
+        return self.num_parts is not None
 
     def batches(self, stage: Stage) -> BatchFiles:
         """The batches of training."""
         return BatchFiles(self.directory)
 
-    def from_step(self, start_step: int, starts: Sequence[int]) -> BatchFiles:
+    def from_step(self, start_step: int, stage: int) -> BatchFiles:
         """The batches from a step on, as `train` asks for them."""
         return BatchFiles(self.directory, start_step)
 
@@ -233,11 +257,11 @@ class StoredBatches:
         """Nothing: of how long an epoch was the batches do not know."""
         return {}
 
-    def describe(self, evaluation: BatchFiles) -> tuple[list[float], dict, int | None]:
+    def describe(self, evaluation: BatchFiles) -> DataReport:
         """The fraction of tokens that are not padding; neither metrics nor the tokens of an epoch are known."""
         training = BatchFiles(self.directory)
         masks = [training[n][0]["padding_mask"] for n in range(min(_STATISTICS_BATCHES, len(training)))]
-        return [float(np.mean(masks))], {}, None
+        return DataReport([float(np.mean(masks))], {}, None)
 
     def baseline(self, metrics: Mapping) -> dict:
         """None: token frequencies were not counted."""

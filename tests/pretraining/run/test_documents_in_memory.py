@@ -9,8 +9,7 @@ from helpers.wrong_values import wrong_inputs
 import kbert
 from kbert.corpus.documents import DocumentList, read_documents, texts_as_documents
 from kbert.files import read_json
-from kbert.pretraining.run import run_pretraining
-from kbert.pretraining.run.pretraining_settings import corpus_source
+from kbert.pretraining.run.source import corpus_source
 
 DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
@@ -25,7 +24,7 @@ def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeyp
                 raise error
             return 2
 
-        monkeypatch.setattr(run_pretraining, "train", train)
+        monkeypatch.setattr("kbert.training.loop.train", train)
         arguments = {"vocabulary": make_tokenizer(), "output": tmp_path / "run"} | SHORT
         return kbert.pretrain(documents, init=make_pretrainer(16), **arguments)
 

@@ -10,7 +10,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer
 
 import kbert
-from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run import pretrain as pretrain_module
 from kbert.pretraining.run.corpus_data import CorpusData
 
 pytestmark = pytest.mark.usefixtures("same_data")
@@ -52,7 +52,7 @@ def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init,
 
 @pytest.mark.usefixtures("eagerly")
 def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
-    monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
+    monkeypatch.setattr(pretrain_module, "_estimate", lambda *arguments: {})
     monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
     for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):
         text = {"vocabulary": VOCABULARY, "held_out": 0.2}
@@ -123,7 +123,10 @@ def test_the_best_checkpoint_is_kept_on_request(records, whole, tmp_path):
     assert best == min(losses, key=losses.get) and best < 4
     assert [path.name for path in (whole.path / "checkpoints").glob("step-*")] == [f"step-{best:010d}"]
     assert kbert.load_pretrained(f"{whole.path}@{best}").task == "pretraining"
-    for wrong in ({"output": None}, {"output": tmp_path / "new", "sequence_length": None, "phases": [(16, 1.0)]}):
+    for wrong in (
+        {"output": None},
+        {"output": tmp_path / "new", "sequence_length": None, "phases": [(8, 0.5), (16, 0.5)]},
+    ):
         with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
             kbert.pretrain(records, init=make_pretrainer(16), **BEST | wrong)
 

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 from helpers.compare import assert_arrays_equal
-from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.random_numbers import assert_not_reset
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
@@ -18,7 +17,8 @@ from helpers.wrong_values import wrong_values
 import kbert
 from kbert.corpus import Records
 from kbert.files import read_json
-from kbert.pretraining.run import run_pretraining
+from kbert.pretraining import Execution
+from kbert.pretraining.run import pretrain as pretrain_module
 
 pytestmark = pytest.mark.usefixtures("same_data")
 
@@ -100,7 +100,7 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
 def test_wrong_options(home):
     wrong_values(
         functools.partial(kbert.pretrain, home / "records", **SHORT),
-        ("checkpoint_every", 0, "a positive integer or None. Received: 0"),
+        ("checkpoint_every", 0, "a positive integer. Received: 0"),
         ({"keep_every": 500}, "`keep_every` needs `output`. Received: keep_every=500"),
         ("overwrite", "no", "True or False. Received: 'no'"),
         owner="pretrain: ",
@@ -118,7 +118,7 @@ def test_a_given_model_is_trained_itself(home, run):
 @pytest.fixture
 def no_estimate(monkeypatch):
     """A dry run goes as far as the compiled model and the held-out batches: its weights are not trained."""
-    monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
+    monkeypatch.setattr(pretrain_module, "_estimate", lambda *arguments: {})
 
 
 def test_a_given_model_must_fit(home, run):
@@ -151,18 +151,10 @@ def test_records_of_another_tokenizer_are_made_again_with_the_model(home, tmp_pa
         kbert.pretraining.prepare_records(corpus, model, tmp_path / "more", lowercase=False, **options)
 
 
-def test_the_share_that_is_held_out_is_of_text(home):
-    assert pretraining_settings(**pretraining_fields(steps=2)).held_out == 0.01
-    records = pretraining_fields(source=home / "records", vocabulary=None, steps=2)
-    assert pretraining_settings(**records).to_dict()["held_out"] is None
-    with pytest.raises(ValueError, match="pretrain: records have held-out documents of their own.* held_out=0.01"):
-        pretraining_settings(**records | {"held_out": 0.01})
-
-
 @pytest.mark.usefixtures("no_estimate")
 def test_the_blocks_of_a_given_model_stay_as_they_are(home):
     model = make_pretrainer(16)
     model.encoder.blocks[0].rematerialize = True
-    for given, expected in (({}, True), ({"rematerialize": False}, False)):
+    for given, expected in (({}, True), ({"execution": Execution(rematerialize=False)}, False)):
         copy = kbert.pretrain(home / "records", init=model, dry_run=True, **given, **SHORT).model
         assert copy.encoder.blocks[0].rematerialize is expected and model.encoder.blocks[0].rematerialize

@@ -13,7 +13,7 @@ import kbert
 from kbert.corpus import text_records
 from kbert.corpus.records import Records
 from kbert.files import read_json
-from kbert.pretraining.run import corpus_data, run_pretraining
+from kbert.pretraining.run import corpus_data
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
@@ -42,8 +42,9 @@ def prepared(corpus, tmp_path):
 def test_a_run_is_that_of_the_records_that_kbert_records_writes(corpus, tmp_path):
     """In its output, whose own vocab.txt the pattern would find, and without one."""
     of_text = pretrain(corpus, output=tmp_path / "run")
-    again = pretrain(corpus)
-    of_records = kbert.pretrain(prepared(corpus, tmp_path), **SHORT)
+    files = [tmp_path / f"{n}.txt" for n in range(2)]
+    again = pretrain(files)
+    of_records = kbert.pretrain(prepared(files, tmp_path), **SHORT)
     for run in (of_text, again):
         assert_arrays_equal(run.model.get_weights(), of_records.model.get_weights())
         assert run.metrics["unigram"] == of_records.metrics["unigram"]
@@ -77,7 +78,7 @@ def test_a_killed_run_resumes_the_writing_and_reuses_what_is_written(corpus, tmp
             pretrain(corpus, output=tmp_path / "run")
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is None
     with monkeypatch.context() as patch:
-        patch.setattr(run_pretraining, "fit_steps", dies)
+        patch.setattr("kbert.training.loop.train", dies)
         with pytest.raises(Killed):
             pretrain(corpus, output=tmp_path / "run")
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "records").iterdir()}
@@ -91,7 +92,7 @@ def test_damaged_records_are_named_when_a_run_resumes(corpus, tmp_path, monkeypa
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_pretraining, "fit_steps", dies)
+        patch.setattr("kbert.training.loop.train", dies)
         with pytest.raises(Killed):
             pretrain(corpus, output=tmp_path / "run")
     tokens = tmp_path / "run" / "records" / "train-00000.tokens"

@@ -1,0 +1,62 @@
+"""Groups of options of a pre-training."""
+
+import dataclasses
+from typing import Literal
+
+from kbert.options import Count, Fraction, Options, PathLike, Positive
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Masking(Options):
+    """What becomes of the tokens that are predicted.
+
+    Args:
+        mask_token_rate, keep_rate, random_token_rate: the fractions that become [MASK], stay unchanged and become
+            random tokens; they add up to 1 (table 8 of the paper).
+        names: path of a file with a name on each line: names are masked as a whole (`kbert.pretraining.known_names`).
+        max_predictions: the maximum number of masks in a sequence. Defaults to 20 at length 128 and 80 at 512, and more
+            at another `mask_rate`.
+        dupe_factor: the number of epochs after which the same pairs and masks are repeated, 10 in Google's code. By
+            default they never are.
+    """
+
+    mask_token_rate: Fraction = 0.8
+    keep_rate: Fraction = 0.1
+    random_token_rate: Fraction = 0.1
+    names: PathLike | None = None
+    max_predictions: Count | None = None
+    dupe_factor: Count | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NewModel(Options):
+    """The first weights of a new model; without effect with `init`.
+
+    Args:
+        position_embedding: "learned" or "sinusoidal", as in the Transformer.
+        position_initializer: initial values of learned positions, "normal" or "sinusoidal": the Transformer's.
+        initializer_stddev: standard deviation of new weights, as in Google's code 0.02 for all sizes; or "scaled":
+            0.02 · √(768 / H), the same at base's width and more for narrower models.
+    """
+
+    position_embedding: Literal["learned", "sinusoidal"] = "learned"
+    position_initializer: Literal["normal", "sinusoidal"] = "normal"
+    initializer_stddev: Positive | Literal["scaled"] = 0.02
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Execution(Options):
+    """How steps are executed; `kbert.training.choose_hardware` explains the first two.
+
+    Args:
+        xla: "auto" compiles on one GPU.
+        logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
+        steps_per_execution: argument of `compile`.
+        rematerialize: whether to keep only the inputs of encoder blocks for the gradient and recompute the rest: less
+            memory, about a third more time. Defaults to the blocks of `init`; new blocks keep everything.
+    """
+
+    xla: Literal["auto", "on", "off"] = "auto"
+    logical_cpus: Count | None = None
+    steps_per_execution: Count = 1
+    rematerialize: bool | None = None

@@ -1,0 +1,191 @@
+"""The course of a pre-training: phases, a rising batch size, warm-up; what does not go together; presets."""
+
+import functools
+import json
+
+import keras
+import numpy as np
+import pytest
+from helpers.pretraining_fields import course_of
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
+from helpers.wrong_values import wrong_inputs
+
+import kbert
+from kbert.files import read_json
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining import Execution, Masking, NewModel, preset
+from kbert.pretraining.run import pretrain as module
+from kbert.pretraining.run.course import LearningRate, count_steps, first_row, plan_stages, read_phases, read_ramp
+from kbert.pretraining.run.starting_model import Start, make_new_model
+from kbert.training.hardware import Hardware
+
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "packed": False}
+PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
+TWO = Hardware(object(), "mirrored", 2, "float32", False, ())
+JAX = Hardware(None, "mirrored", 2, "float32", True, ())
+
+
+def test_what_does_not_go_together(records):
+    pretrain = functools.partial(kbert.pretrain, records)
+    for name, value in (("schedule", "cosine"), ("learning_rate", 0.0), ("dropout", 1.0), ("steps", 0)):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            pretrain(**SHORT | {name: value})
+    wrong_inputs(
+        lambda change: pretrain(**SHORT | change),
+        ({"steps": None}, "either `steps` or `hours`. Received: neither"),
+        ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
+        ({"warmup_steps": 3}, "`warmup_steps` must be at most `steps`. Received: 3 of 2"),
+        ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
+        ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
+        (
+            {"left_to_right": True, "masking": Masking(mask_token_rate=0.9, keep_rate=0.0)},
+            "masks none. Received: whole",
+        ),
+        ({"left_to_right": True, "whole_word": True}, "masks none"),
+        ({"left_to_right": True, "masking": Masking(names="names.txt")}, "masks none. Received: .*names.txt"),
+        ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
+        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak of the verb's own schedule. Received: <kbert"),
+        ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
+        ({"vocabulary": "vocab.txt"}, "records have a vocabulary of their own"),
+        ({"lowercase": False}, "`lowercase` goes with a `vocabulary` file"),
+        ({"held_out": 0.01}, "pretrain: records have held-out documents of their own.* held_out=0.01"),
+        ({"execution": Execution(steps_per_execution=3)}, "multiple of `steps_per_execution`. Received: 2 and 3"),
+    )
+    with pytest.raises(ValueError, match="`position_embedding` must be one of"):
+        NewModel(position_embedding="none")
+    with pytest.raises(TypeError, match="field of `masking`: masking=Masking"):
+        pretrain(keep_rate=0.1, **SHORT)
+
+
+@pytest.mark.usefixtures("eagerly", "same_data")
+def test_settings_are_complete_and_plain(records, tmp_path):
+    given = {"steps": np.int64(2), "batch_size": np.int32(4), "sequence_length": np.uint8(16), "seed": np.int64(3)}
+    given |= {"learning_rate": np.float32(0.5), "dropout": np.float64(0.25), "packed": np.False_}
+    kbert.pretrain(records, evaluation_batches=1, output=tmp_path / "run", **given)
+    settings = read_json(tmp_path / "run" / "settings.json")
+    assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
+    assert json.loads(json.dumps(settings)) == settings
+    assert settings["weight_decay"] == 0.01 and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
+    assert not {"output", "log_every", "masking", "callbacks"} & settings.keys()
+
+
+@pytest.mark.parametrize(
+    "changes, predictions",
+    [({}, 20), ({"mask_rate": 0.15}, 20), ({"mask_rate": 0.3}, 40), ({"left_to_right": True}, 126)],
+)
+def test_as_many_predictions_as_the_objective_has(changes, predictions):
+    for phases in (None, ["128:1"]):
+        assert course_of(steps=10, phases=phases, **changes).phases[0].max_predictions == predictions
+    assert course_of(masking=Masking(max_predictions=7)).phases[0].max_predictions == 7
+
+
+def test_the_warm_up():
+    assert LearningRate(1.0, "linear").warmup(1000) == 100 and LearningRate(1.0, "linear").warmup(10**6) == 10_000
+    assert LearningRate(1.0, "linear", None, 0.05).warmup(1000) == 50 == LearningRate(1.0, "linear", 50, 0.3).warmup(99)
+
+
+def test_presets():
+    paper, small = preset("paper"), preset("small-budget")
+    assert course_of(steps=1000, phases=paper["phases"], batch_size=paper["batch_size"]).phases == PAPER
+    assert paper["warmup_proportion"] == 0.01 and (small["learning_rate"], small["schedule"]) == (1e-3, "stable")
+    assert small["optimization"].bias_correction and not paper["optimization"].bias_correction
+    assert small["new_model"] == NewModel(initializer_stddev="scaled", position_initializer="sinusoidal")
+    with pytest.raises(ValueError, match="must be one of .'paper', 'small-budget'.. Received: 'best'"):
+        preset("best")
+
+
+def test_new_weights():
+    def new(size=None, **options):
+        start = Start(None, size, None, True, None, NewModel(**options), 0)
+        return make_new_model(start, VOCABULARY, next_sentence=True, left_to_right=False, sequence_length=16)
+
+    normal, wide = new(), new(initializer_stddev=0.09)
+    waves = new(initializer_stddev=0.09, position_initializer="sinusoidal")
+    layers = [model.encoder.embeddings.position_embedding for model in (normal, wide, waves)]
+    tables = [keras.ops.convert_to_numpy(layer.embeddings) for layer in layers]
+    np.testing.assert_allclose([table.std() for table in tables[:2]], [0.0176, 0.0792], rtol=0.02)  # truncated
+    positions, wave = np.arange(512)[:, None], np.arange(64)
+    angles = positions / 10000 ** (2 * wave / 128)
+    np.testing.assert_allclose(tables[2][:, 0::2], 0.09 * np.sin(angles), atol=1e-4)
+    np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
+    assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
+    assert layers[2].trainable
+    small = new("mini", initializer_stddev="scaled", position_initializer="sinusoidal")
+    assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
+    assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0
+
+
+def test_phases_are_read_as_numbers_and_as_text():
+    assert read_phases([(128, 0.9), (512, 0.1)], 256) == read_phases(["128:0.9", "512:0.1"], 256) == PAPER
+    assert read_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
+    assert read_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["128"], ["128:x"], ["128:0"], ["0:1"], ["12.5:1"], ["8:1:2:3:4"], [(8, 0.5)], [], [(8, 1.0, 0)], [7]]
+)
+def test_wrong_phases(wrong):
+    with pytest.raises(ValueError, match="pretrain: .*Received"):
+        read_phases(wrong, 32)
+
+
+def test_ramps():
+    assert read_ramp("8:0.3") == read_ramp((8, 0.3)) == (8, 0.3) and read_ramp(None) is None
+    for wrong in ("8", "8:0", "0:0.5", "8:2", (8,), 5):
+        with pytest.raises(ValueError, match="batch_size_ramp"):
+            read_ramp(wrong)
+
+
+def test_a_plan_without_a_ramp_is_the_phases():
+    stages = plan_stages(PAPER)
+    assert [(stage.end, stage.phase, stage.batch_size) for stage in stages] == [(0.9, 0, 256), (1.0, 1, 256)]
+    assert [(stage.sequence_length, stage.max_predictions) for stage in stages] == [(128, 20), (512, 80)]
+
+
+def test_a_ramp_doubles_and_passes_over_borders_of_phases():
+    stages = plan_stages(((128, 0.3, 48, 20), (512, 0.7, 12, 80)), (8, 0.6))
+    found = [(round(stage.end, 6), stage.phase, stage.batch_size) for stage in stages]
+    assert found == [(0.2, 0, 8), (0.3, 0, 16), (1.0, 1, 12)]
+
+
+def test_rows_are_counted_within_a_phase():
+    stages = plan_stages(((128, 0.5, 16, 20), (512, 0.5, 8, 80)), (4, 0.25))
+    assert [stage.batch_size for stage in stages] == [4, 8, 16, 8]
+    starts = [0, 10, 20, 40]
+    assert first_row(stages, starts[:1], 9) == 36
+    assert first_row(stages, starts[:3], 21) == 10 * 4 + 10 * 8 + 16
+    assert first_row(stages, starts, 40) == 0 and first_row(stages, starts, 43) == 24
+
+
+def test_every_phase_has_a_step():
+    assert count_steps(plan_stages(PAPER), 40) == [36, 4]
+    assert count_steps(plan_stages(PAPER, (1, 0.5)), 10)[:3] == [1, 0, 1]  # of a ramp, which is only so long
+    with pytest.raises(ValueError, match=r"phases\[1\], 1.00% of 40 steps, with 512 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.99), (512, 0.01)], 8)), 40)
+    with pytest.raises(ValueError, match=r"phases\[0\], 10.00% of 8 steps, with 128 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.1), (512, 0.9)], 8)), 8, multiple=4)
+
+
+def test_shares_that_are_not_binary_fractions_end_at_one():
+    phases = read_phases([(8 * n, 0.1) for n in range(1, 11)], 4)
+    assert plan_stages(phases)[-1].end == 1.0
+
+
+def test_batches_are_divided_among_replicas_and_micro_batches(monkeypatch):
+    module._check_batch_sizes(course_of(steps=10), 4, TWO)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3 times the 2 rep.*: \[9\]"):
+        module._check_batch_sizes(course_of(steps=10, batch_size=9), 3, TWO)
+    asked = []
+    monkeypatch.setattr("kbert.training.jax_devices.check_divides", asked.append)
+    module._check_batch_sizes(course_of(steps=10, batch_size=20, batch_size_ramp="8:0.5"), 1, JAX)
+    assert set(asked) == {8, 16, 20}
+
+
+def test_nothing_is_left_behind(tmp_path):
+    options = {"vocabulary": make_tokenizer(), "output": tmp_path / "run"}
+    with pytest.raises(ValueError, match="`steps` must be a multiple of `steps_per_execution`. Received: 9 and 8"):
+        kbert.pretrain(make_documents(9), steps=9, execution=Execution(steps_per_execution=8), **options)
+    with pytest.raises(ValueError, match="`precision` must be one of .* Received: 'maybe'"):
+        kbert.pretrain(make_documents(9), steps=8, precision="maybe", **options)
+    assert not (tmp_path / "run").exists()

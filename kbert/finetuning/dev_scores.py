@@ -22,10 +22,13 @@ class DevScores(DevScoring):
         pipeline: what is trained.
         task: its task.
         sets: the examples, with `dev`.
-        steps: the steps after which to score.
+        hardware: whether all batches must have one shape.
+        steps: those of the run.
+        rows: those of an epoch.
+        batch_size: rows of a step, and of a forward pass.
+        every: when to score, as `evaluate_every` of `kbert.finetune`.
         keep, patience: see `DevScoring`.
         callbacks: Keras callbacks that see an evaluation as the end of an epoch.
-        **options: of `Task.evaluate`: ``batch_size`` and ``static``.
     """
 
     def __init__(
@@ -33,15 +36,18 @@ class DevScores(DevScoring):
         pipeline: Pipeline,
         task: Task,
         sets: ExampleSets,
-        steps: Sequence[int],
+        hardware: Hardware,
+        steps: int,
+        rows: int,
+        batch_size: int,
+        every: Literal["epoch"] | int | None,
         keep: Literal["best", "last"],
         patience: int | None,
         callbacks: Sequence[keras.callbacks.Callback],
-        **options: Any,
     ) -> None:
         self.task = task
         self.sets = sets
-        self._score = functools.partial(task.evaluate, **options)
+        self._score = functools.partial(task.evaluate, batch_size=batch_size, static=hardware.name == "tpu")
         for callback in callbacks:
             watched = str(getattr(callback, "monitor", "")).removeprefix("val_")
             if getattr(callback, "mode", None) == "auto" and watched in task.metrics:
@@ -49,7 +55,7 @@ class DevScores(DevScoring):
         super().__init__(
             functools.partial(self._score, pipeline, sets.dev, choose=True),
             task.metrics[0],
-            steps,
+            without_neighbours(evaluation_steps(steps, every, rows / batch_size)),
             keep=keep,
             patience=patience,
             lower_is_better=task.metrics[0] in task.lower_is_better,
@@ -82,24 +88,3 @@ class DevScores(DevScoring):
     def constant_answer(self, examples: Any = None) -> dict[str, float]:
         """The scores on `dev`, or other examples, of the most frequent answer in the training examples."""
         return dict(self.task.baseline_scores(self.sets.train.baseline(), examples or self.sets.dev))
-
-
-def make_dev_scores(
-    pipeline: Pipeline,
-    task: Task,
-    sets: ExampleSets,
-    hardware: Hardware,
-    steps: int,
-    rows: int,
-    batch_size: int,
-    every: Literal["epoch"] | int | None,
-    keep: Literal["best", "last"],
-    patience: int | None,
-    callbacks: Sequence[keras.callbacks.Callback],
-) -> DevScores | None:
-    """The callback that scores `dev`, if there is one, in a run of so many steps with `rows` in an epoch."""
-    if sets.dev is None:
-        return None
-    due = without_neighbours(evaluation_steps(steps, every, rows / batch_size))
-    is_static = hardware.name == "tpu"
-    return DevScores(pipeline, task, sets, due, keep, patience, callbacks, batch_size=batch_size, static=is_static)

@@ -183,7 +183,7 @@ def finetune(
     """
     settings = record(finetune, locals())
     from kbert.finetuning import stored_run
-    from kbert.finetuning.dev_scores import make_dev_scores
+    from kbert.finetuning.dev_scores import DevScores
     from kbert.finetuning.example_sets import ExampleSets
     from kbert.finetuning.identity import identify
     from kbert.finetuning.starting_pipeline import starting_pipeline
@@ -245,11 +245,10 @@ def finetune(
     stored_run.log_plan(hardware, model, source, dropout, sets, examples, data.windows, steps)
     stored_run.describe_checkpoints(run, pipeline)
     log = RunLog(run.path, batch_size * data.real_tokens)
-    scoring = make_dev_scores(
-        pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
-    )
-    watching, stored, baseline = [log, *callbacks], [], {}
-    if scoring is not None:
+    scoring, watching, stored, baseline = None, [log, *callbacks], [], {}
+    if sets.dev is not None:
+        plan = (steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks)
+        scoring = DevScores(pipeline, task, sets, hardware, *plan)
         watching, stored, baseline = [scoring, log], [scoring], scoring.constant_answer()
     board = stored_run.open_board(log_dir, model, settings, baseline, data.make_dataset, profile)
     if board is not None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.pipeline import Pipeline
     from kbert.tasks.examples import Examples
+    from kbert.text.tokenizer import BertTokenizer
 
 PathLike = str | os.PathLike
 
@@ -18,3 +19,6 @@ ModelSource = Union[str, os.PathLike, "BertModel", "Pipeline"]
 # A file, or rows in memory: a dict of columns, a list of dicts or tuples, a DataFrame, a tf.data.Dataset, a Hugging
 # Face Dataset.
 ExampleData = Union[str, os.PathLike, "Examples", Iterable[Any]]
+
+# A vocab.txt, the tokens, or a tokenizer.
+VocabularySource = Union[str, os.PathLike, "BertTokenizer", Iterable[str]]

@@ -24,8 +24,8 @@ class Bounds:
 def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
     """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
 
-    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a dataclass,
-    for which a mapping of its fields counts as well. Other annotations are not checked.
+    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, or a tuple, list or dict of these. Other
+    annotations are not checked.
     """
     try:
         return convert(value, annotation)
@@ -81,8 +81,6 @@ def _convert_plain(value, annotation):
             raise Unfit from None
     if annotation is None:
         annotation = type(None)
-    if dataclasses.is_dataclass(annotation) and isinstance(value, Mapping):
-        return annotation(**value)
     if not isinstance(value, annotation):
         raise Unfit
     return value

@@ -308,13 +308,13 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     if command.tasks is not None and "task" in values:
         values["task"] = {name: value for name, value in values["task"].items() if name != "task"}
     for dest, value in vars(words).items():
-        place, *path = dest.split(".")
+        place, _, field = dest.rpartition(".")
         if dest in ("config", "print_config", "json"):
             continue
-        if path:
-            values[place] = {**values.get(place, {}), path[0]: value}
+        if place == "task":
+            values["task"] = {**values.get("task", {}), field: value}
         else:
-            values[place] = value
+            values[field] = value
     try:
         values = grouped(command.verb, values)
     except TypeError as error:

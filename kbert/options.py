@@ -13,7 +13,6 @@ import numbers
 import os
 import pathlib
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -35,7 +34,6 @@ FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
 Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule")]
 
 NOT_RECORDED = "not recorded"  # Annotated[…, NOT_RECORDED]: not in settings.json, such as where a run writes
-PASSING = NOT_RECORDED
 
 
 def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, value: value) -> None:
@@ -75,13 +73,13 @@ class Options:
         return {
             field.name: to_json(getattr(self, field.name))
             for field in dataclasses.fields(self)
-            if not is_passing(field.type)
+            if is_recorded(field.type)
         }
 
 
-def is_passing(annotation: Any) -> bool:
-    """Whether an option is not part of the settings that define a run."""
-    return typing.get_origin(annotation) is Annotated and NOT_RECORDED in typing.get_args(annotation)[1:]
+def is_recorded(annotation: Any) -> bool:
+    """Whether settings.json has an option."""
+    return typing.get_origin(annotation) is not Annotated or NOT_RECORDED not in typing.get_args(annotation)[1:]
 
 
 def to_json(value: Any) -> Any:
@@ -177,7 +175,7 @@ def record(function: Callable, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     recorded: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.annotation is not parameter.empty and not is_passing(parameter.annotation):
+        if parameter.annotation is not parameter.empty and is_recorded(parameter.annotation):
             value = arguments[name]
             recorded |= value.to_json() if isinstance(value, Options) else {name: to_json(value)}
     return recorded
@@ -194,129 +192,14 @@ def grouped(function: Callable, values: Mapping[str, Any]) -> dict[str, Any]:
     owners = {field.name: name for name, group in groups.items() for field in dataclasses.fields(group)}
     arguments: dict[str, Any] = {}
     for name, value in values.items():
-        if name in groups and isinstance(value, Mapping):
-            arguments[name] = dataclasses.replace(arguments.get(name, groups[name]), **value)
-        elif name in parameters:
+        if name in parameters and name not in groups:
             arguments[name] = value
         elif name in owners:
             group = owners[name]
             arguments[group] = dataclasses.replace(arguments.get(group, groups[group]), **{name: value})
         else:
-            raise TypeError(f"unknown option `{name}`. {_nearest(name, [*parameters, *owners])}")
-    return arguments
-
-
-class Arguments(types.SimpleNamespace):
-    """The checked arguments of a call of a verb, by name: ``arguments.batch_size``."""
-
-    def flat(self, with_passing: bool = True) -> dict[str, Any]:
-        """All of them by name, the fields of groups by their own; without `PASSING` ones those that define a run."""
-        values: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if isinstance(value, Options):
-                for field in dataclasses.fields(value):
-                    if with_passing or not is_passing(field.type):
-                        values[field.name] = getattr(value, field.name)
-            elif name != "_settings" and (with_passing or name in self._settings):
-                values[name] = value
-        return values
-
-    def settings(self) -> dict[str, Any]:
-        """Those with an annotation that is not `PASSING`, as JSON."""
-        values = {name: to_json(vars(self)[name]) for name in self._settings}
-        # Without groups of which no field defines the run; a DataFrame cannot be compared with {}.
-        return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
-
-
-_Result = typing.TypeVar("_Result", covariant=True)
-
-
-class _Verb(typing.Protocol[_Result]):
-    """A verb takes more than the declared arguments: those of groups by their own names."""
-
-    arguments: Callable[..., Arguments]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> _Result: ...
-
-
-def verb(run: Callable[[Arguments], Any]) -> Callable[[Callable[..., _Result]], _Verb[_Result]]:
-    """Makes a typed function that only declares a verb into the verb itself.
-
-    The declaration, with its docstring, is all that `help` and the command `kbert` need, and imports nothing; `run`
-    imports what does the work. An argument is checked by its annotation (`check_option`), and all of them are given to
-    `run` as one object, so that an option is named where it is defined and where it is used, and nowhere between.
-    Options of a group can be given by their own names, too (`into_groups`).
-
-    Example::
-
-        def _run(arguments):
-            from kbert.finetuning.run_finetuning import Finetuning
-
-            return Finetuning(arguments).run()
-
-        @verb(_run)
-        def finetune(source, task, train, *, batch_size: Count = 32):
-            "Fine-tunes a model …"
-    """
-
-    def decorate(declared):
-        signature = inspect.signature(declared)
-        annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-        typed = {name: each for name, each in annotations.items() if each is not inspect.Parameter.empty}
-        settings = [name for name, annotation in typed.items() if not is_passing(annotation)]
-
-        def arguments(*args, **kwargs) -> Arguments:
-            bound = signature.bind(*args, **into_groups(declared.__name__, signature, kwargs))
-            bound.apply_defaults()
-            values = {
-                name: check_option(declared.__name__, name, value, typed[name]) if name in typed else value
-                for name, value in bound.arguments.items()
-            }
-            return Arguments(**values, _settings=settings)
-
-        @functools.wraps(declared)
-        def call(*args, **kwargs):
-            with user_errors():
-                return run(arguments(*args, **kwargs))
-
-        call.arguments = arguments  # for those who prepare a call and run it later
-        return call
-
-    return decorate
-
-
-def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a verb, those that are fields of a group in the group.
-
-    A field of a group can be given by its own name, in Python, as a flag and in a configuration file:
-    ``strategy="one"`` is ``machine=Machine(strategy="one")``. Of an unknown name the TypeError has one that is near.
-    """
-    groups = {
-        name: parameter.default
-        for name, parameter in signature.parameters.items()
-        if isinstance(parameter.default, Options)
-    }
-    owners = {field.name: name for name, group in groups.items() for field in dataclasses.fields(group)}
-    arguments: dict[str, Any] = {}
-    fields: dict[str, dict[str, Any]] = {}
-    for name, value in given.items():
-        if name in groups and isinstance(value, Mapping):
-            fields.setdefault(name, {}).update(value)
-        elif name in signature.parameters:
-            arguments[name] = value
-        elif name in owners:
-            annotation = next(field.type for field in dataclasses.fields(groups[owners[name]]) if field.name == name)
-            fields.setdefault(owners[name], {})[name] = check_option(owner, name, value, annotation)
-        else:
-            names = [*signature.parameters, *owners]
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}"
-            raise TypeError(f"{owner}: got an unknown argument `{name}`. {hint}")
-    for name, values in fields.items():
-        unknown = [field for field in values if owners.get(field) != name]
-        if unknown:
-            raise TypeError(f"{owner}: `{name}` has no field `{unknown[0]}`")
-        arguments[name] = dataclasses.replace(arguments.get(name, groups[name]), **values)
+            names = [each for each in (*parameters, *owners) if each not in groups]
+            raise TypeError(f"unknown option `{name}`. {_nearest(name, names)}")
     return arguments
 
 
@@ -365,27 +248,6 @@ class Machine(Options):
 
     xla: Xla = "auto"
     logical_cpus: Count | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Bookkeeping(Options):
-    """What a run writes and how often; none of it changes the result, unless your own `callbacks` do.
-
-    Args:
-        checkpoint_every: steps from one checkpoint to the next; None: the verb's own, 200 for fine-tuning and 500 for
-            pre-training.
-        log_every: steps of a window of logs; None: the verb's own, 50 for fine-tuning and 100
-            for pre-training.
-        log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
-        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
-        callbacks: your own Keras callbacks, or one; none that sets the learning rate.
-    """
-
-    checkpoint_every: Annotated[Count | None, PASSING] = None
-    log_every: Annotated[Count | None, PASSING] = None
-    log_dir: Annotated[PathLike | None, PASSING] = None
-    profile: Annotated[str | None, PASSING] = None
-    callbacks: Annotated[Any, PASSING] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

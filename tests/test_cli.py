@@ -162,7 +162,7 @@ def test_the_help_is_the_docstring(capsys):
 
 def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     path = tmp_path / "run.yaml"
-    path.write_text("corpus: [a]\nsteps: 5\nmachine: {xla: auto, logical_cpus: 2}\nmasking: {whole_word: true}\n")
+    path.write_text("corpus: [a]\nsteps: 5\nxla: auto\nlogical_cpus: 2\nwhole_word: true\n")
     values = parse("--config", str(path), "--xla", "off")
     rates = {"learning_rate: 1e-4": 1e-4, '{"learning_rate": 5e-05}': 5e-5, "learning_rate: 1.5E+2": 150.0}
     for text, rate in rates.items():

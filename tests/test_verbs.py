@@ -15,11 +15,11 @@ from kbert.cli import flags_of
 from kbert.commands import COMMANDS
 
 VERBS = {f"kbert {word}": command.verb for word, command in COMMANDS.items()}
-PYTHON = {name: getattr(kbert, name) for name in ("audit", "evaluate", "export", "finetune", "inspect")}
+PYTHON = {name: getattr(kbert, name) for name in ("audit", "evaluate", "export", "finetune", "inspect", "pretrain")}
 LONGEST = 80  # lines of a body, without empty ones
 
 
-@pytest.mark.parametrize("name", [*sorted(VERBS.keys() - {"kbert pretrain", "kbert batches"}), *PYTHON])
+@pytest.mark.parametrize("name", [*VERBS, *PYTHON])
 def test_a_verb_has_a_body_that_one_can_follow(name):
     function = inspect.unwrap((VERBS | PYTHON)[name])
     source = textwrap.dedent(inspect.getsource(function))
@@ -44,7 +44,7 @@ run = kbert.finetune("runs/tiny", task, "reviews.csv", 0.1, "runs/reviews", epoc
 score: float = run.metrics["dev"]["accuracy"]
 kbert.finetune("runs/tiny", task, "reviews.csv", 0.1, epochs="four")
 kbert.finetune("runs/tiny", task, "reviews.csv", 0.1, epoch=4)
-kbert.evaluate("runs/reviews", examples="test.csv", batch_size="many")
+kbert.pretrain("records", steps="many")
 kbert.export(run.pipeline, "saved_models/reviews", frozen_weight=True)
 """
 

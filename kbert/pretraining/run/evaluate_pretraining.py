@@ -3,11 +3,12 @@
 import contextlib
 import datetime
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
+from kbert.aliases import ExampleData, PathLike
 from kbert.checks import check_output_file
 from kbert.files import write_json
-from kbert.options import NOT_RECORDED, CorpusFormat, Count, NonzeroFraction, PathLike, Precision, checked, record
+from kbert.options import NOT_RECORDED, CorpusFormat, Count, NonzeroFraction, Precision, checked, record
 from kbert.versions import versions
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
@@ -16,7 +17,7 @@ _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predic
 @checked
 def evaluate_pretraining(
     source: PathLike,
-    corpus_or_records: list[PathLike] | PathLike | Any,
+    corpus_or_records: list[PathLike] | ExampleData,
     *,
     held_out: NonzeroFraction | None = None,
     format: CorpusFormat | None = None,

@@ -1,14 +1,12 @@
 """Named options of a pre-training: files as ``--config`` takes them."""
 
-import dataclasses
 import pathlib
 from typing import Any
 
-from kbert.options import Optimization
-from kbert.pretraining.run.options import NewModel
+from kbert.options import grouped, read_config
+from kbert.pretraining.run.pretrain import pretrain
 
 PRESETS = pathlib.Path(__file__).with_name("presets")
-_GROUPS = {"optimization": Optimization, "new_model": NewModel}
 
 
 def preset(name: str) -> dict[str, Any]:
@@ -29,14 +27,7 @@ def preset(name: str) -> dict[str, Any]:
         options = kbert.pretraining.preset("small-budget") | {"learning_rate": 2e-4}
         kbert.pretrain("records", steps=5000, **options)
     """
-    import yaml
-
     names = sorted(path.stem for path in PRESETS.glob("*.yaml"))
     if name not in names:
         raise ValueError(f"preset: `name` must be one of {names}. Received: {name!r}")
-    values = yaml.safe_load((PRESETS / f"{name}.yaml").read_text("utf-8"))
-    for group, options in _GROUPS.items():
-        fields = {field.name for field in dataclasses.fields(options)} & values.keys()
-        if fields:
-            values[group] = options(**{field: values.pop(field) for field in fields})
-    return values
+    return grouped(pretrain, read_config(PRESETS / f"{name}.yaml"))

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from kbert.aliases import ExampleData, ModelSource, PathLike, VocabularySource
 from kbert.config import MASK_RATE
 from kbert.options import (
     NOT_RECORDED,
@@ -19,7 +20,6 @@ from kbert.options import (
     Natural,
     NonzeroFraction,
     Optimization,
-    PathLike,
     Peak,
     Positive,
     Precision,
@@ -79,12 +79,12 @@ class PretrainingRun:
 
 @checked
 def pretrain(
-    corpus_or_records: list[PathLike] | PathLike | Any,
+    corpus_or_records: list[PathLike] | ExampleData,
     *,
-    vocabulary: PathLike | Any = None,
+    vocabulary: VocabularySource | None = None,
     lowercase: bool = True,
     size: SIZES | None = None,
-    init: PathLike | Any = None,
+    init: ModelSource | None = None,
     steps: Count | None = None,
     hours: Positive | None = None,
     phases: list[str] | list[tuple] | Any = None,

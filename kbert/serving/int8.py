@@ -54,8 +54,11 @@ class Int8Product:
     ) -> None:
         largest = np.maximum(np.abs(kernel).max(axis=0), _SMALLEST).astype("float32")  # [u]
         weights = np.rint(kernel * (127 / largest)).astype(tf.qint8.as_numpy_dtype)
-        low = np.float32(min(bounds[0], 0.0))
-        high = np.float32(max(bounds[1], low + _SMALLEST))
+        least, most = min(bounds[0], 0.0), max(bounds[1], 0.0)
+        step = max(most - least, _SMALLEST) / 255
+        # 0 is one of the 256 values: most outputs of a GELU are near it, and an error that they share adds up.
+        low = np.float32(step * round(least / step))
+        high = np.float32(low + 255 * step)
 
         def constants():
             values = [weights, bias.astype("float32"), low, high, -largest, largest]

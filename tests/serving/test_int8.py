@@ -36,6 +36,7 @@ def _numbers(rows=7, inputs=40, units=24, seed=0):
 def _quantized_product(x, kernel, bias, low, high):
     """What the op computes, in integers: x in 256 steps from `low` to `high`, each column of W in 127 each way."""
     step = (high - low) / 255
+    low, high = step * round(low / step), step * round(low / step) + 255 * step  # 0 is one of the values
     x_steps = np.clip(np.rint((x - low) / step), 0, 255)
     column = np.maximum(np.abs(kernel).max(axis=0), 1e-9) / 127
     product = x_steps @ np.rint(kernel / column) * step + low * np.rint(kernel / column).sum(axis=0)
@@ -68,6 +69,13 @@ def test_values_outside_of_the_range_are_clipped():
     product = tf.function(Int8Product(kernel, bias, (-1.0, 2.0)), autograph=False)
     x = np.linspace(-9.0, 9.0, 16, dtype="float32")
     np.testing.assert_allclose(product(x[None]).numpy()[0], np.clip(x, -1.0, 2.0), atol=0.02)
+
+
+def test_0_is_exact():
+    """The first 1.1 steps of this range are below 0. Rounded to them, 0 would be -0.017."""
+    _, kernel, bias = _numbers()
+    product = tf.function(Int8Product(kernel, bias, (-0.17, 38.86)), autograph=False)
+    np.testing.assert_allclose(product(tf.zeros((3, 40))).numpy(), np.tile(bias, (3, 1)), atol=1e-4)
 
 
 def test_an_input_that_is_always_0_leaves_the_bias():

@@ -77,7 +77,7 @@ class CorpusData:
         self.held_out: float | None = HELD_OUT if rows.held_out is None else rows.held_out  # of text and TFRecords
         if is_tfrecords(source):
             check_tfrecords(source, self.held_out)
-        elif is_records(source):
+        elif isinstance(source, Records) or is_records(source):
             if rows.held_out is not None:
                 raise ValueError(
                     "pretrain: records have held-out documents of their own (`held_out` of "
@@ -85,8 +85,8 @@ class CorpusData:
                 )
             self._open(source)
 
-    def _open(self, directory):
-        self.source = Records(directory)
+    def _open(self, records):
+        self.source = records if isinstance(records, Records) else Records(records)
         for evaluation in (True, False):
             check_shards(self.source, evaluation)
 

@@ -199,6 +199,7 @@ def write_batches(
 
         kbert.pretraining.write_batches("records", "batches", steps=10_000, whole_word=True)
     """
+    from kbert.corpus.records import Records
     from kbert.errors import reading_errors
     from kbert.files import check_directory_is_free, to_json, write_directory
     from kbert.locks import locked_output
@@ -224,7 +225,7 @@ def write_batches(
     names = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
     check_directory_is_free(output, names, overwrite)
     with locked_output(output):
-        data = CorpusData(records, rows, Course(phases, steps=steps), seed)
+        data = CorpusData(Records(records), rows, Course(phases, steps=steps), seed)
         data.take_tokenizer(data.source.tokenizer())
         packed = data.choose_packing()
         [stage] = data.course.stages

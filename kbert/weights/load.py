@@ -5,9 +5,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from keras import ops
-
 from kbert.aliases import PathLike
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
@@ -129,7 +126,7 @@ def load_pretrained(
         tokenizer = _tokenizer(stored, settings)
         check_vocabulary_fits(str(stored.path), tokenizer, description.config)
     model = _build(stored, description, dtype)
-    report = _load_all_but(new, stored, model)
+    report = stored.load_into(model, new)
     report.log()
     if tokenizer is None:
         _LOGGER.warning("%s: %s", stored.path, NO_VOCABULARY)
@@ -173,15 +170,6 @@ def _new_head(stored: Checkpoint, task: str, labels: Sequence[str] | None) -> tu
             f"Received: {labels}"
         )
     return task_class(task).heads if kept is None else ()
-
-
-def _load_all_but(layers: Sequence[str], stored: Checkpoint, model) -> LoadReport:
-    """Loads the weights of all other layers, and returns the report."""
-    initial = [(v, np.array(ops.convert_to_numpy(v))) for v in model.weights if v.path.split("/")[0] in layers]
-    report = stored.load_into(model)
-    for variable, value in initial:
-        variable.assign(value)
-    return report.without({variable.path for variable, _ in initial})
 
 
 def _check_quantized(stored: Checkpoint, description: ModelDescription, new: Sequence[str]) -> None:

@@ -60,12 +60,6 @@ class LoadReport:
         """Rows of the variables of the source that the model does not have."""
         return [row for row in self.rows if row.status == UNUSED]
 
-    def without(self, variables: Collection[str]) -> "LoadReport":
-        """This report, with these variables of the model newly initialised instead of loaded."""
-        new = [r for r in self.rows if r.variable in variables and r.status == LOADED]
-        rows = [ReportRow(r.variable, "", NEW) if r in new else r for r in self.rows]
-        return dataclasses.replace(self, rows=rows + [ReportRow("", r.source, UNUSED) for r in new])
-
     def log(self) -> None:
         """Logs the totals, a line for each part that is new or not used, and the whole table at level DEBUG."""
         new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
@@ -112,13 +106,14 @@ def transfer(
     names: Iterable[str],
     source: str,
     remarks: tuple[str, ...] = (),
+    new_layers: Collection[str] = (),
 ) -> LoadReport:
-    """Assigns every variable of a model that is stored.
+    """Assigns every variable of a model that is stored, except in `new_layers`.
 
     `find` gives the name of a variable in the source, None if it is not there with its shape; `read` the values of a
     variable by that name; `names` are all names in the source.
     """
-    places = {variable.path: find(variable) for variable in model.weights}
+    places = {v.path: None if v.path.split("/")[0] in new_layers else find(v) for v in model.weights}
     needed = [variable.path for variable in model.encoder.weights if not variable.path.startswith("pooler/")]
     if missing := [path for path in needed if places[path] is None]:
         raise ValueError(f"{source} lacks variables of the encoder. Missing: {missing}")

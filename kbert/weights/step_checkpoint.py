@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,10 +35,10 @@ class StepCheckpoint(Checkpoint):
     step: int  # updates before it
     lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)  # path of the layer → [rank, alpha]
 
-    def load_into(self, model: "BertModel") -> LoadReport:
+    def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
         """Loads the weights; for another task through the model that was trained."""
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
-        if ModelDescription.from_model(model) == self.description and not self.lora_layers:
+        if ModelDescription.from_model(model) == self.description and not self.lora_layers and not new_layers:
             self._load_weights(model)
             return all_loaded(model, str(self.path))
         trained = self.description.build()
@@ -51,7 +51,7 @@ class StepCheckpoint(Checkpoint):
             same = variable.path in stored and stored[variable.path].shape == variable.shape
             return variable.path if same else None
 
-        return transfer(model, find, lambda variable, name: stored[name], list(stored), str(self.path))
+        return transfer(model, find, lambda _, name: stored[name], list(stored), str(self.path), new_layers=new_layers)
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)

@@ -24,7 +24,7 @@ CONFIGS = {"huggingface": "config.json", "google": "bert_config.json"}
 def put_size(format, path, field, value):
     """Writes a size into the config, and returns the name it has there."""
     config = path / CONFIGS[format]
-    name = NAMES[format].size_names()[field]
+    name = NAMES[format].fields[field]
     edit(config, **{name: value})
     return name
 

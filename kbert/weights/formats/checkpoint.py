@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import (
     BLOCK_VARIABLES,
+    SIZES,
     NameTable,
     TensorName,
     encoder_variables,
@@ -36,15 +37,6 @@ PRETRAINED_TASKS = {  # whether there is a masked-LM head, a next-sentence head 
     (True, False): "masked_lm",
     (False, True): "next_sentence",
     (False, False): "encoder",
-}
-_SIZE_OF_LETTER = {  # letter of a shape → the size that it shows; heads have an axis of their own in some formats
-    "V": "vocabulary_size",
-    "H": "hidden_dim",
-    "G": "num_segments",
-    "S": "max_sequence_length",
-    "F": "intermediate_dim",
-    "A": "num_heads",
-    "N": "num_labels",
 }
 _FEW_CAPITALS = 0.01  # uncased vocabularies have no tokens with capitals, cased ones 20 % and more
 
@@ -67,9 +59,10 @@ class Checkpoint(ABC):
     other_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @abstractmethod
-    def load_into(self, model: "BertModel") -> LoadReport:
+    def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
         """Loads the weights that both have into a model of this or another task; reports on each variable.
 
+        `new_layers` of the model keep their initial values.
         Damaged values are a ValueError, and so is a missing variable of the encoder, except its pooler's.
         """
 
@@ -105,7 +98,7 @@ class TensorCheckpoint(Checkpoint):
         self._check_vocabulary()
         return self
 
-    def load_into(self, model: "BertModel") -> LoadReport:
+    def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
         """Streams the values into a model's variables, with one tensor at a time in memory besides them.
 
         Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
@@ -125,7 +118,7 @@ class TensorCheckpoint(Checkpoint):
             return self.names.find(variable.path).to_kbert(values, variable.shape)
 
         names = [name for name in self.tensors.tensors if name not in self.ignored]
-        return transfer(model, find, read, names, str(self.path), self.remarks)
+        return transfer(model, find, read, names, str(self.path), self.remarks, new_layers)
 
     def read_finite(self, name: str) -> np.ndarray:
         """The values of a tensor; ValueError unless all are finite."""
@@ -141,7 +134,7 @@ class TensorCheckpoint(Checkpoint):
         path = self.tensors.path
         if config.num_layers > (blocks := self._count_blocks()):  # first, as it is the length of a list below
             raise ValueError(
-                f"{self.config_path}: `{self.config_names.size_names()['num_layers']}` is {config.num_layers}, but "
+                f"{self.config_path}: `{self.config_names.fields['num_layers']}` is {config.num_layers}, but "
                 f"{path} has {blocks}."
             )
         sizes = sizes_of(config, description.arguments.get("num_labels"))
@@ -178,8 +171,8 @@ class TensorCheckpoint(Checkpoint):
             return
         if len(shape) == len(expected):
             for letter, stored, size in zip(tensor.dims, shape, expected, strict=True):
-                if stored != size and letter in _SIZE_OF_LETTER:
-                    field = self.config_names.size_names()[_SIZE_OF_LETTER[letter]]
+                field = "num_labels" if letter == "N" else self.config_names.fields.get(SIZES.get(letter))
+                if stored != size and field:
                     raise ValueError(
                         f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {stored} ({tensor.name} "
                         f"of shape {shape})."

@@ -92,10 +92,6 @@ class ConfigNames:
                 raise ValueError(f'format="{self.format}" has one number `{theirs}` for {list(same)}. Received: {same}')
         return content
 
-    def size_names(self) -> dict[str, str]:
-        """The format's names of the config's sizes and of the number of labels, by kbert's names."""
-        return {"num_labels": "num_labels"} | {name: self.fields[name] for name in SIZES}
-
     def _write_activation(self, activation):
         for name, function in self.activations.items():
             if function == activation:

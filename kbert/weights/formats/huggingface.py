@@ -6,7 +6,7 @@ with pickles, shards and old names.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def _own_checkpoint(path, config: ModelConfig, tensors: TensorFile, tokenizer: S
 class _QuantizedCheckpoint(TensorCheckpoint):
     """A quantized model, which can only be loaded as it is: its layers have variables that no name table lists."""
 
-    def load_into(self, model: "BertModel") -> LoadReport:
+    def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
         stored = self.tensors.tensors
         for variable in model.weights:
             info = stored.get(variable.path)

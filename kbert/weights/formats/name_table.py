@@ -57,6 +57,15 @@ VARIABLES = {
     "multiple_choice_head/dense/kernel": "H1",
     "multiple_choice_head/dense/bias": "1",
 }
+SIZES = {  # letter → the field of `BertConfig`
+    "V": "vocabulary_size",
+    "S": "max_sequence_length",
+    "G": "num_segments",
+    "H": "hidden_dim",
+    "F": "intermediate_dim",
+    "A": "num_heads",
+    "D": "head_dim",
+}
 BLOCK_VARIABLES = [name for name in VARIABLES if name.startswith("encoder_block_")]
 _BLOCK = re.compile(r"^encoder_block_(\d+)/")
 
@@ -89,17 +98,7 @@ def head_variables(task: str) -> list[str]:
 
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
     """The sizes for the letters of the shapes in a model of this config."""
-    sizes = {
-        "V": config.vocabulary_size,
-        "S": config.max_sequence_length,
-        "G": config.num_segments,
-        "H": config.hidden_dim,
-        "F": config.intermediate_dim,
-        "A": config.num_heads,
-        "D": config.head_dim,
-        "1": 1,
-        "2": 2,
-    }
+    sizes = {letter: getattr(config, field) for letter, field in SIZES.items()} | {"1": 1, "2": 2}
     return sizes if num_labels is None else {**sizes, "N": num_labels}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kbert.checks import check_numbers
 from kbert.keras_compat import Tensor, custom_gradient
 from kbert.xla import compiled, is_worth_fusing
 
@@ -29,8 +30,8 @@ class LayerNorm(keras.layers.LayerNormalization):
     Outputs: [..., H] in the compute dtype.
 
     Raises:
-        ValueError: another argument of Keras' layer (``axis``, ``scale``, ``center``, initializers …). BERT's has a
-            scale and an offset for each of the H features of the last axis.
+        ValueError: `epsilon` is not a positive number. Or another argument of Keras' layer (``axis``, ``scale``,
+            ``center``, initializers …): BERT's has a scale and an offset for each of the H features of the last axis.
 
     Source: Google's ``modeling.py``, ``layer_norm``.
 
@@ -45,7 +46,7 @@ class LayerNorm(keras.layers.LayerNormalization):
                 f"LayerNorm: expected epsilon, name, dtype or trainable. Received: {other}; for another normalisation "
                 "use keras.layers.LayerNormalization."
             )
-        super().__init__(epsilon=epsilon, **kwargs)
+        super().__init__(**check_numbers("LayerNorm", "(0, inf)", epsilon=epsilon), **kwargs)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training and is_worth_fusing(inputs):

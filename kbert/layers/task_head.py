@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_positive
+from kbert.checks import check_numbers, check_positive
 from kbert.keras_compat import Tensor
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
@@ -28,7 +28,7 @@ class TaskHead(keras.layers.Layer):
     Outputs: float32 [..., N].
 
     Raises:
-        ValueError: `units` is not a positive integer.
+        ValueError: `units` is not a positive integer, or `dropout` not a number in [0, 1).
 
     Source: section 3.2 and appendix B; Google's ``run_classifier.py``, ``run_squad.py`` and ``run_pretraining.py``.
 
@@ -40,9 +40,9 @@ class TaskHead(keras.layers.Layer):
     def __init__(self, units: int, dropout: float = 0.0, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         (self.units,) = check_positive("TaskHead", units=units).values()
-        self.dropout_rate = dropout
+        (self.dropout_rate,) = check_numbers("TaskHead", "[0, 1)", dropout=dropout).values()
         self.initializer_stddev = initializer_stddev
-        self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = ReplicaDropout(self.dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.supports_masking = True
 
     def build(self, input_shape) -> None:

@@ -138,11 +138,12 @@ class BertPretrainer(BertModel):
 
 def _masked_lm_head(encoder, tied, activation, layer_norm_epsilon):
     config = encoder.config
+    epsilon = config.layer_norm_epsilon if layer_norm_epsilon is None else layer_norm_epsilon
     return MaskedLMHead(
         token_embedding=encoder.token_embedding if tied else None,
         vocabulary_size=None if tied else config.vocabulary_size,
-        activation=activation or config.activation,
-        layer_norm_epsilon=layer_norm_epsilon or config.layer_norm_epsilon,
+        activation=config.activation if activation is None else activation,
+        layer_norm_epsilon=epsilon,
         initializer_stddev=config.initializer_stddev,
         dtype=encoder.dtype_policy,
         name="masked_lm_head",

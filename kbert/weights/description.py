@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from kbert.config import ACTIVATIONS, BertConfig
+from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
@@ -51,8 +51,6 @@ class ModelDescription:
         names = self.argument_names(self.task)
         if unknown := sorted(set(self.arguments) - set(names)):
             raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(names)}")
-        for name, value in (*self.arguments.items(), *(self.encoder_arguments or {}).items()):
-            _check_argument(name, value)
         check_quantized(self.quantized_layers)
 
     @classmethod
@@ -83,26 +81,6 @@ class ModelDescription:
         return model
 
 
-def _check_argument(name: str, value: Any) -> None:
-    """Raises ValueError for a constructor argument, from a file, with which no model can be built."""
-    positive = type(value) is int and value > 0
-    number = type(value) in (int, float)
-    are_strings = isinstance(value, str | list | tuple) and all(isinstance(name, str) for name in value)
-    sound, expected = {
-        "num_labels": (positive, "a positive integer"),
-        "num_parts": (value is None or positive, "null or a positive integer"),
-        "dropout": (value is None or (number and 0 <= value < 1), "null or a number in [0, 1)"),
-        "head_layer_norm_epsilon": (value is None or (number and value > 0), "null or a positive number"),
-        "head_activation": (value is None or value in ACTIVATIONS, f"null or one of {ACTIVATIONS}"),
-        "tied": (type(value) is bool, "true or false"),
-        "multi_label": (type(value) is bool, "true or false"),
-        "pooler": (type(value) is bool, "true or false"),
-        "outputs": (are_strings, "a list of names"),
-    }.get(name, (True, ""))
-    if not sound:
-        raise ValueError(f"`{name}` must be {expected}. Received: {reprlib.repr(value)}")
-
-
 def default_settings(
     task: str, config: BertConfig, tokenizer: dict[str, Any] | None = None, length: int | None = None
 ) -> ModelSettings:
@@ -125,7 +103,7 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     counts["sequence_length"] = settings.sequence_length
     most["sequence_length"] = config.max_sequence_length
     parts = (description.encoder_arguments or description.arguments).get("num_parts")
-    if parts is not None:
+    if type(parts) is int:  # BertEncoder refuses the rest
         counts["num_parts"] = parts
         most["num_parts"] = config.max_sequence_length
     for name, bound in most.items():

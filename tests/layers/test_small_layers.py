@@ -233,3 +233,15 @@ def test_activations():
 def test_task_head_needs_a_number_of_outputs(units):
     with pytest.raises(ValueError, match="`units` must be a positive integer. Received:"):
         TaskHead(units)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1, "0.1", True])
+def test_task_head_needs_a_dropout_below_one(dropout):
+    with pytest.raises(ValueError, match=r"`dropout` must be a number in \[0, 1\). Received:"):
+        TaskHead(2, dropout)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, "small"])
+def test_layer_norm_needs_a_positive_epsilon(epsilon):
+    with pytest.raises(ValueError, match=r"`epsilon` must be a number in \(0, inf\). Received:"):
+        LayerNorm(epsilon)

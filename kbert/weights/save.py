@@ -19,7 +19,6 @@ from kbert.weights.description import (
 )
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import FORMATS, get_format
-from kbert.weights.source import check_hub_target, upload_to_hub
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
@@ -34,7 +33,6 @@ def save_pretrained(
     settings: ModelSettings | None = None,
     made_by: dict[str, Any] | None = None,
     overwrite: bool = False,
-    push_to_hub: str | None = None,
     storage_dtype: str | None = None,
 ) -> None:
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
@@ -58,14 +56,10 @@ def save_pretrained(
         settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for kbert.json: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
-        push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
-            huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
         storage_dtype: type of the weights in model.safetensors: "float32", or "bfloat16" and "float16" for half the
             size. They are loaded as float32. Defaults to "float32".
 
     Raises:
-        ImportError: `push_to_hub`, and huggingface_hub is not installed.
-        OSError: the upload failed; the directory is there.
         TypeError: neither a kbert model nor a pipeline, `directory` is not a path, or `tokenizer` not a
             `kbert.BertTokenizer`.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
@@ -83,8 +77,6 @@ def save_pretrained(
         raise ValueError(f'save_pretrained: only format="huggingface" takes a `storage_dtype`. Received: {format!r}')
     path = check_directory(directory, "save_pretrained: `directory`")
     check_json("save_pretrained", made_by=made_by)
-    if push_to_hub is not None:
-        check_hub_target(push_to_hub)
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "huggingface")
     model = merged(model)
@@ -104,8 +96,6 @@ def save_pretrained(
         form.write(partial, model, settings, vocabulary, **own)
 
     write_directory(directory, write, needed=4 * model.count_params())
-    if push_to_hub is not None:
-        upload_to_hub(path, push_to_hub)
 
 
 def resolve_parts(

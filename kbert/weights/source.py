@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kbert.aliases import PathLike
-from kbert.errors import MissingPackage
 from kbert.files import read_json, similar_names
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
 from kbert.weights.step_paths import find_step_checkpoint, is_step_checkpoint
@@ -143,11 +142,9 @@ def open_checkpoint(
         if vocabulary is not None:
             raise ValueError("A training run has a vocabulary of its own: `vocabulary` cannot replace it.")
         return _read(open_step_checkpoint, path)
-    for candidate in (path, path / "model"):
-        check_links(candidate)
-        form = recognize_format(candidate)
-        if form is not None:
-            return _read(form.read, candidate, vocabulary)
+    check_links(path)
+    if (form := recognize_format(path)) is not None:
+        return _read(form.read, path, vocabulary)
     titles = [get_format(name).TITLE for name in FORMATS]
     raise ValueError(
         f"Expected {', '.join(titles[:-1])} or {titles[-1]}; or a recipe's output with one in model/. "
@@ -285,37 +282,6 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
                 f"{source!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
                 f"({type(error).__name__}: {reason}). {_by_hand(name)}"
             ) from error
-
-
-def check_hub_target(name: str) -> None:
-    """Raises an error, before anything is written, if a directory cannot be uploaded under this name."""
-    parts = _NAME.fullmatch(name) if isinstance(name, str) else None
-    if parts is None or "/" not in name or parts[2] is not None:
-        raise ValueError(
-            "save_pretrained: `push_to_hub` must be the name of a repository on the Hugging Face hub, as 'owner/name'. "
-            f"Received: {name!r}"
-        )
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError as error:
-        message = "save_pretrained: `push_to_hub` needs huggingface_hub: pip install huggingface_hub"
-        raise MissingPackage(message, name="huggingface_hub") from error
-
-
-def upload_to_hub(directory: PathLike, name: str) -> None:
-    """Uploads a directory as one commit; a new repository is private."""
-    import huggingface_hub
-
-    try:
-        huggingface_hub.create_repo(name, private=True, exist_ok=True)
-        huggingface_hub.upload_folder(repo_id=name, folder_path=str(directory), commit_message="Upload of kbert")
-    except Exception as error:  # without a network, the exception depends on the versions of three libraries
-        reason = (str(error) or repr(error)).splitlines()[0]
-        raise OSError(
-            f"save_pretrained: {directory} was written, but not uploaded to {name!r} "
-            f"({type(error).__name__}: {reason}). "
-            f"Log in (hf auth login), then: hf upload {name} {directory}"
-        ) from error
 
 
 def snapshot_commit(directory: PathLike) -> str | None:

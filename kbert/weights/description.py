@@ -123,10 +123,17 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
 
 
 def check_vocabulary_fits(owner: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
-    if tokenizer.vocabulary_size != config.vocabulary_size:
+    rows = config.vocabulary_size
+    if tokenizer.vocabulary_size != rows:
+        advice = (
+            "Tokens beyond the table cannot be looked up: this vocabulary belongs to another model."
+            if tokenizer.vocabulary_size > rows
+            else "If the table was filled up to a round size, fill the vocabulary up too: append lines such as "
+            f"[filler0], [filler1] … until it has {rows}, and pass the file as `vocabulary`."
+        )
         raise ValueError(
-            f"{owner}: the vocabulary must have as many tokens as the model's table has rows "
-            f"({config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+            f"{owner}: the vocabulary must have as many tokens as the table of word pieces has rows ({rows}). "
+            f"Received: {tokenizer.vocabulary_size} tokens. {advice}"
         )
     if tokenizer.pad_id != config.pad_token_id:
         raise ValueError(

@@ -167,7 +167,7 @@ def check_links(path: pathlib.Path) -> None:
 
 
 def _has_model(path):
-    return any((path / name).is_file() for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
+    return any(os.path.lexists(path / name) for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
 
 
 def _why_no_hub(source):

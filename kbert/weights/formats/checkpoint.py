@@ -89,13 +89,12 @@ class TensorCheckpoint(Checkpoint):
     remarks: tuple[str, ...] = ()
 
     def check(self, heads: bool = False) -> "TensorCheckpoint":
-        """Itself; ValueError unless sizes, encoder (with `heads` also the heads), settings and vocabulary fit."""
+        """Itself; ValueError unless sizes, encoder (with `heads` also the heads) and settings fit."""
         self._check_weights(heads)
         try:
             check_settings(self.settings, self.description)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
-        self._check_vocabulary()
         return self
 
     def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
@@ -180,21 +179,6 @@ class TensorCheckpoint(Checkpoint):
         raise ValueError(
             f"{self.tensors.path}: shapes that do not fit the config beside it: {tensor.name}: expected {expected}. "
             f"Received: {shape}"
-        )
-
-    def _check_vocabulary(self):
-        rows = self.description.config.vocabulary_size
-        if self.vocabulary is None or len(self.vocabulary) == rows:
-            return
-        advice = (
-            "Tokens beyond the table cannot be looked up: this vocabulary belongs to another model."
-            if len(self.vocabulary) > rows
-            else "If the table was filled up to a round size, fill the vocabulary up too: append lines such as "
-            f"[filler0], [filler1] … until it has {rows}, and pass the file as `vocabulary`."
-        )
-        raise ValueError(
-            f"{self.path}: the vocabulary must have as many tokens as the table of word pieces has rows ({rows}). "
-            f"Received: {len(self.vocabulary)} tokens. {advice}"
         )
 
     def _count_blocks(self) -> int:

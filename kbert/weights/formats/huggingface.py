@@ -206,9 +206,6 @@ def read_description(directory: pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{config.path} lacks the key `{OWN}`, by which kbert describes a model without its weights")
     tokenizer = read_huggingface_tokenizer(directory)
     settings = _settings(config, config.own, tokenizer, {})
-    rows = config.config.vocabulary_size
-    if tokenizer.vocabulary is not None and len(tokenizer.vocabulary) != rows:
-        raise ValueError(f"{directory}: the vocabulary must have {rows} tokens. Received: {len(tokenizer.vocabulary)}")
     try:
         check_settings(settings, config.own)
     except ValueError as error:

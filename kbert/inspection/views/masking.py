@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
-import tensorflow as tf
-
-from kbert.inspection.analysis.states import text_row
-from kbert.pretraining.masking import TokenMasking
-from kbert.stateless_random import fold_in
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -137,6 +132,13 @@ def mask_text(
     Raises:
         ValueError: rates or texts that `TokenMasking` or `TextPreprocessor` does not take.
     """
+    # Not above: a training on batches, without TensorFlow, shows masked tokens.
+    import tensorflow as tf
+
+    from kbert.inspection.analysis.states import text_row
+    from kbert.pretraining.masking import TokenMasking
+    from kbert.stateless_random import fold_in
+
     row, truncated = text_row(tokenizer, texts, sequence_length)
     masking = TokenMasking(
         tokenizer,

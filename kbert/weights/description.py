@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from kbert.checks import check_positive
 from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
@@ -91,20 +92,29 @@ def default_settings(
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer or {})
 
 
-def check_settings(settings: ModelSettings, description: ModelDescription, given: Collection[str] = ()) -> None:
+def check_settings(
+    owner: Any, settings: ModelSettings, description: ModelDescription, given: Collection[str] = ()
+) -> None:
     """Compares settings with the model, and bounds the sizes that take memory but do not show in the weights.
 
     `given` names the settings that were given and are not as stored (see `kbert.tasks.Task.check_options`).
     """
+    check_sequence_length(owner, settings.sequence_length, description.config)
+    try:
+        _check_fields(settings, description)
+        settings.task.check_options(given)
+    except ValueError as error:
+        raise ValueError(f"{owner}: {error}") from None
+
+
+def _check_fields(settings, description):
     config = description.config
     task = settings.task
     counts = {name: value for name, value in task.options().items() if type(value) is int}
     most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
-    counts["sequence_length"] = settings.sequence_length
-    most["sequence_length"] = config.max_sequence_length
     parts = (description.encoder_arguments or description.arguments).get("num_parts")
-    if type(parts) is int:  # BertEncoder refuses the rest
-        counts["num_parts"] = parts
+    if parts is not None:
+        counts |= check_positive("BertEncoder", num_parts=parts)
         most["num_parts"] = config.max_sequence_length
     for name, bound in most.items():
         if counts[name] > bound:
@@ -119,7 +129,6 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
         raise ValueError(
             f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {list(task.thresholds)}"
         )
-    task.check_options(given)
 
 
 def check_vocabulary_fits(owner: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
@@ -143,7 +152,7 @@ def check_vocabulary_fits(owner: str, tokenizer: "BertTokenizer", config: BertCo
         )
 
 
-def check_sequence_length(owner: str, length: int, config: BertConfig) -> None:
+def check_sequence_length(owner: Any, length: int, config: BertConfig) -> None:
     if length > config.max_sequence_length:
         raise ValueError(
             f"{owner}: `sequence_length` must be at most the model's position table, {config.max_sequence_length}. "

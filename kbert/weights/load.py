@@ -16,7 +16,6 @@ from kbert.weights.description import (
     ENCODER_ARGUMENTS,
     FREE_FIELDS,
     ModelDescription,
-    check_sequence_length,
     check_settings,
     check_vocabulary_fits,
 )
@@ -204,11 +203,8 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     overridden = frozenset(overrides)
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
-    length = overrides.get("sequence_length")
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored, overrides)
-    if length is not None:
-        check_sequence_length("load_pretrained", length, config)
     names = ModelDescription.argument_names(task)
     same_task = task == stored.description.task
     kept = set(names if same_task else _MASKED_LM_ARGUMENTS)
@@ -236,10 +232,7 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
         )
     quantized = stored.description.quantized_layers if same_task else {}
     description = ModelDescription(task, config, arguments, encoder_arguments, quantized)
-    try:
-        check_settings(settings, description, overridden)
-    except ValueError as error:
-        raise ValueError(f"load_pretrained: {error}") from None
+    check_settings("load_pretrained", settings, description, overridden)
     return description, settings
 
 

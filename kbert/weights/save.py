@@ -12,7 +12,6 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import (
     ModelDescription,
-    check_sequence_length,
     check_settings,
     check_vocabulary_fits,
     default_settings,
@@ -144,8 +143,4 @@ def resolve_parts(
 def _check(model, tokenizer: BertTokenizer | None, settings: ModelSettings) -> None:
     if tokenizer is not None:
         check_vocabulary_fits("save_pretrained", tokenizer, model.config)
-    check_sequence_length("save_pretrained", settings.sequence_length, model.config)
-    try:
-        check_settings(settings, ModelDescription.from_model(model))  # what loading would refuse
-    except ValueError as error:
-        raise ValueError(f"save_pretrained: {error}") from None
+    check_settings("save_pretrained", settings, ModelDescription.from_model(model))  # what loading would refuse

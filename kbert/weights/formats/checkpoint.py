@@ -91,10 +91,7 @@ class TensorCheckpoint(Checkpoint):
     def check(self, heads: bool = False) -> "TensorCheckpoint":
         """Itself; ValueError unless sizes, encoder (with `heads` also the heads) and settings fit."""
         self._check_weights(heads)
-        try:
-            check_settings(self.settings, self.description)
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
+        check_settings(self.path, self.settings, self.description)
         return self
 
     def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:

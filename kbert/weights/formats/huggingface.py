@@ -206,10 +206,7 @@ def read_description(directory: pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{config.path} lacks the key `{OWN}`, by which kbert describes a model without its weights")
     tokenizer = read_huggingface_tokenizer(directory)
     settings = _settings(config, config.own, tokenizer, {})
-    try:
-        check_settings(settings, config.own)
-    except ValueError as error:
-        raise ValueError(f"{config.path}: {error}") from error
+    check_settings(config.path, settings, config.own)
     return {
         "description": config.own,
         "settings": settings,

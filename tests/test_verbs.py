@@ -46,6 +46,8 @@ kbert.finetune("runs/tiny", task, "reviews.csv", 0.1, epochs="four")
 kbert.finetune("runs/tiny", task, "reviews.csv", 0.1, epoch=4)
 kbert.pretrain("records", steps="many")
 kbert.export(run.pipeline, "saved_models/reviews", frozen_weight=True)
+kbert.pretrain("records", step=1000)
+kbert.pretrain("records", steps=1000, phases=128)
 """
 
 
@@ -63,4 +65,6 @@ def test_a_type_checker_reports_wrong_types_and_names(tmp_path):
         (8, "reportCallIssue"),
         (9, "reportArgumentType"),
         (10, "reportCallIssue"),
+        (11, "reportCallIssue"),
+        (12, "reportArgumentType"),
     }

@@ -140,7 +140,9 @@ class DevScoring(keras.callbacks.CallbackList):
             self._best = [np.array(keras.ops.convert_to_numpy(variable)) for variable in self.model.weights]
         self.records.append(record)
         logs.update({f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)})  # no counts
-        shown = ", ".join(f"{name} {record[name]:.4f}" for name in ("loss", self.metric) if name in record)
+        shown = ", ".join(
+            f"{name} {record[name]:.4f}" for name in dict.fromkeys(["loss", self.metric]) if name in record
+        )
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         for callback in self.callbacks:  # Keras' own list would give them a sorted copy, in which a step is a float
             callback.on_epoch_end(len(self.records) - 1, logs)

@@ -7,9 +7,11 @@ import json
 import sys
 
 import pytest
+from helpers.recorded import recorded_names
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
+import kbert
 from kbert.corpus.documents import read_documents
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
@@ -42,9 +44,12 @@ def test_prepares(arguments, tmp_path, capsys, monkeypatch):
     assert set(read_json(tmp_path / "records" / "inputs.json")["inputs"]) == {"corpus", "vocabulary"}
     settings = read_json(tmp_path / "records" / "settings.json")
     assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500
+    assert settings.keys() == recorded_names(kbert.pretraining.prepare_records)
     with pytest.raises(SystemExit, match="overwrite"):
         run_kbert("records", *arguments, "--held-out", 0.1, "--shard-tokens", 500)
     monkeypatch.setattr(statistics_module, "dataset_statistics", lambda *_: metrics["data"])  # once is enough
+    run_kbert("records", "--config", tmp_path / "records" / "settings.json", "--output", tmp_path / "again")
+    assert read_json(tmp_path / "again" / "settings.json") == settings
     run_kbert("records", *arguments, "--held-out", 0.0, "--overwrite")
     assert not Records(tmp_path / "records").held_out
     data = [tmp_path / "records", "--output", tmp_path / "run", "--steps", 2]

@@ -1,20 +1,20 @@
 """kbert.finetune: what it takes, keeps, resumes and leaves alone."""
 
 import dataclasses
-import inspect
 
 import keras
 import numpy as np
 import pytest
 from helpers.at_step import AtStep, Killed, killed_at
 from helpers.random_numbers import assert_not_reset
+from helpers.recorded import recorded_names
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.slow_but import slow_but
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, prepare, same
 
 import kbert
-from kbert.options import Optimization, Options, is_passing
+from kbert.options import Optimization
 from kbert.tasks.task import Evaluation
 from kbert.training.hardware import Hardware
 
@@ -58,12 +58,7 @@ def test_metrics_are_those_of_the_file(run):
 
 
 def test_settings_are_the_parameters_that_define_a_run(run):
-    expected = set()
-    for name, parameter in inspect.signature(kbert.finetune).parameters.items():
-        if isinstance(parameter.default, Options):
-            expected |= {field.name for field in dataclasses.fields(parameter.default)}
-        elif not is_passing(parameter.annotation):
-            expected.add(name)
+    expected = recorded_names(kbert.finetune)
     settings = read_json(run.path / "settings.json")
     assert set(settings) == expected and {"learning_rate", "weight_decay", "teacher", "strategy"} <= expected
     assert not {"output", "checkpoint_every", "callbacks", "overwrite", "dry_run"} & expected

@@ -33,8 +33,9 @@ def scripted(model, **options):
     return DevScoring(lambda: {"accuracy": ACCURACY[updates_done(model.optimizer)]}, "accuracy", **options)
 
 
-def test_it_goes_with_plain_fit():
+def test_it_goes_with_plain_fit(caplog):
     """On data whose length `fit` and `evaluate` do not know, before a callback that waits for scores."""
+    caplog.set_level("INFO", "kbert")
     model = tiny.compiled_model(num_layers=1)
     unknown = tiny.make_dataset(300).take(2).filter(lambda *batch: True)
     scoring = tiny.held_out(model, unknown)
@@ -43,6 +44,8 @@ def test_it_goes_with_plain_fit():
     kept = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: weights.append(model.get_weights()))
     model.fit(tiny.make_dataset(), epochs=9, steps_per_epoch=2, callbacks=[scoring, stop, kept], verbose=0)
     assert [record["step"] for record in scoring.records] == [2, 4, 6]
+    shown = [message for message in caplog.messages if "dev:" in message]
+    assert [line.count("loss") for line in shown] == [1, 1, 1]  # which is the metric, too
     scoring.restore_kept(model)
     assert_arrays_equal(model.get_weights(), weights[scoring.best_step() // 2 - 1])
 

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Literal
 
-from kbert.options import Count, Fraction, Options, PathLike, Positive
+from kbert.aliases import PathLike
+from kbert.options import Count, Fraction, Options, Positive, Xla
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class Execution(Options):
             memory, about a third more time. Defaults to the blocks of `init`; new blocks keep everything.
     """
 
-    xla: Literal["auto", "on", "off"] = "auto"
+    xla: Xla = "auto"
     logical_cpus: Count | None = None
     steps_per_execution: Count = 1
     rematerialize: bool | None = None

@@ -17,6 +17,7 @@ from kbert.options import (
     NonzeroFraction,
     PathLike,
     checked,
+    record,
 )
 from kbert.pretraining.run.options import Masking
 
@@ -32,7 +33,7 @@ _PARTS = ("inputs", "labels", "weights")
 def prepare_records(
     corpus: list[PathLike] | PathLike,
     vocabulary: PathLike,
-    output: PathLike,
+    output: Annotated[PathLike, NOT_RECORDED],
     *,
     lowercase: bool = True,
     format: CorpusFormat = "auto",
@@ -42,10 +43,10 @@ def prepare_records(
     shuffle_shards: Count = 16,
     sequence_length: Count = 128,
     seed: Natural = 0,
-    runner: str | None = None,
-    shared: PathLike | None = None,
-    beam_flags: list[str] = (),
-    overwrite: bool = False,
+    runner: Annotated[str | None, NOT_RECORDED] = None,
+    shared: Annotated[PathLike | None, NOT_RECORDED] = None,
+    beam_flags: Annotated[list[str], NOT_RECORDED] = (),
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
 ) -> dict[str, Any]:
     """Tokenises a corpus once into records, which pre-training reads several times faster than text.
 
@@ -80,6 +81,7 @@ def prepare_records(
 
         kbert.pretraining.prepare_records("wiki/*.gz", "vocab.txt", "records")
     """
+    settings = record(prepare_records, locals())
     from kbert.checks import check_integers
     from kbert.corpus.corpus_files import find_files
     from kbert.corpus.documents import iterate_documents
@@ -104,14 +106,7 @@ def prepare_records(
     if held_out:  # which pre-training, but no other reader of records needs
         check_held_out(iterate_documents(files, **reading), held_out)
 
-    settings = {
-        "corpus": [os.fspath(file) for file in files],
-        "vocabulary": os.fspath(vocabulary),
-        "lowercase": lowercase,
-        **reading,
-        "sequence_length": sequence_length,
-        **division,
-    }
+    settings["corpus"] = [os.fspath(file) for file in files]
     inputs = {"corpus": files, "vocabulary": local_source(vocabulary) or vocabulary}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
     options = {**division, "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **reading}}

@@ -1,18 +1,23 @@
 """The course of a pre-training: phases, a rising batch size, warm-up; what does not go together; presets."""
 
 import functools
+import inspect
 import json
 
 import keras
 import numpy as np
 import pytest
 from helpers.pretraining_fields import course_of
+from helpers.recorded import recorded_names
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.cli import parse_call
+from kbert.commands import COMMANDS
 from kbert.files import read_json
 from kbert.optim.schedule import WarmupLinearDecay
+from kbert.options import record
 from kbert.pretraining import Execution, Masking, NewModel, preset
 from kbert.pretraining.run import pretrain as module
 from kbert.pretraining.run.course import LearningRate, count_steps, first_row, plan_stages, read_phases, read_ramp
@@ -67,7 +72,12 @@ def test_settings_are_complete_and_plain(records, tmp_path):
     assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
     assert json.loads(json.dumps(settings)) == settings
     assert settings["weight_decay"] == 0.01 and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
+    assert settings.keys() == recorded_names(kbert.pretrain)
     assert not {"output", "log_every", "masking", "callbacks"} & settings.keys()
+    values, _ = parse_call("kbert", COMMANDS["pretrain"], ["--config", str(tmp_path / "run" / "settings.json")])
+    call = inspect.signature(kbert.pretrain).bind(**values)
+    call.apply_defaults()
+    assert record(kbert.pretrain, call.arguments) == settings
 
 
 @pytest.mark.parametrize(

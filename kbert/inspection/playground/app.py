@@ -123,7 +123,7 @@ def _live(triggers, function, inputs, outputs) -> None:
 
 def _seeded(prefix, seed, words):
     """A seed, and a button that makes it the next one."""
-    box = gr.Number(seed, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id=f"{prefix}_seed")
+    box = gr.Number(seed, label="Seed", precision=0, elem_id=f"{prefix}_seed")
     again = gr.Button(words, scale=0, min_width=160, elem_id=f"{prefix}_again")
     again.click(lambda seed: ((seed or 0) + 1) % _SEEDS, box, box, **_QUIET)
     return box
@@ -165,6 +165,9 @@ def _masking(page, models) -> None:
 
         @_answering(2)
         def mask(name, text, second, rate, masked, random, kept, whole, seed):
+            total = masked + random + kept or 1  # another sum while a slider moves ahead of the others
+            masked, random = masked / total, random / total
+            kept = max(0.0, 1 - masked - random)
             shares = {"[MASK]": masked, "random": random, "kept": kept}
             model = models[name]
             made = mask_text(
@@ -174,12 +177,12 @@ def _masking(page, models) -> None:
                 mask_rate=rate,
                 mask_token_rate=masked,
                 random_token_rate=random,
-                keep_rate=1 - masked - random if abs(masked + random + kept - 1) < 0.005 else kept,
+                keep_rate=kept,
                 whole_word=whole,
-                seed=seed or 0,
+                seed=(seed or 0) % _SEEDS,
                 sequence_length=model.model.config.max_sequence_length,
             )
-            told = html.masking_sentence(made, shares) + html.truncated(made.truncated)
+            told = html.masking_sentence(made, rate, shares) + html.truncated(made.truncated)
             if made.chosen and made.loss is None:
                 told += html.note(f"{name} guesses nothing: {_silence(model.model)}.")
             return told + html.masked_chips(made), html.masking_table(made)
@@ -225,7 +228,7 @@ def _next_sentence(models) -> None:
                 model.model,
                 label=None if label == _PAPER else label,
                 sequence_length=min(length, model.model.config.max_sequence_length),
-                seed=seed or 0,
+                seed=(seed or 0) % _SEEDS,
             )
             return html.pair_documents(pair), html.pair_verdict(pair, name), html.pair_steps(pair)
 

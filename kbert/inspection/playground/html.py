@@ -48,22 +48,22 @@ def table(header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
 
 def ranked(header: Sequence[str], rows: Sequence[tuple[str, float]], as_text=percent) -> str:
     """A table of names and fractions, each with a bar."""
-    cells = ((escape(name), f'{as_text(value)} <meter value="{max(value, 0):.4f}"></meter>') for name, value in rows)
+    cells = ((escape(name), f'<meter value="{max(value, 0):.4f}"></meter> {as_text(value)}') for name, value in rows)
     return table(header, cells)
 
 
 # Masking
 
 
-def masking_sentence(masked: MaskedText, rates: Mapping[str, float]) -> str:
-    """The rule, and how many tokens it chose and what became of them."""
+def masking_sentence(masked: MaskedText, rate: float, shares: Mapping[str, float]) -> str:
+    """How many tokens were chosen, what became of them, and the rule for both."""
     chosen = len(masked.chosen)
     kinds = {"[MASK]": "became [MASK]", "random": "became a random token", "kept": "stayed as they are"}
-    became = [f"{masked.count(kind)} {words} ({percent(rates[kind])} by the rule)" for kind, words in kinds.items()]
+    became = [f"{masked.count(kind)} {words} ({percent(shares[kind])} by the rule)" for kind, words in kinds.items()]
     loss = masked.loss
     return (
-        f"<p>Of {masked.candidates:,} tokens, [CLS] and [SEP] not counted, {chosen:,} "
-        f"{'was' if chosen == 1 else 'were'} chosen for a prediction: {', '.join(became[:2])} and {became[2]}."
+        f"<p>{chosen:,} of the row's {len(masked.tokens):,} tokens {'was' if chosen == 1 else 'were'} chosen for a "
+        f"prediction ({percent(rate)} by the rule, but never [CLS] or [SEP]): {', '.join(became[:2])} and {became[2]}."
         + ("" if loss is None else f" The model's loss on the chosen tokens is {loss:.2f}.")
         + "</p>"
     )

@@ -82,12 +82,10 @@ class MaskedText:
     """A masked text.
 
     Attributes:
-        candidates: number of tokens that could have been chosen.
         truncated: number of tokens that did not fit.
     """
 
     tokens: list[MaskedToken]
-    candidates: int
     truncated: int
 
     def count(self, kind: str) -> int:
@@ -159,9 +157,7 @@ def mask_text(
     columns = (batch["token_ids"], row["segment_ids"], batch["mask_positions"][:, :chosen], labels[:, :chosen])
     columns = [np.asarray(column)[0].tolist() for column in columns]
     tokens = masked_tokens(*columns, tokenizer.vocabulary, logits, guesses)
-    special = (tokenizer.cls_id, tokenizer.sep_id)
-    candidates = int((~np.isin(row["token_ids"].numpy(), special)).sum())
-    return MaskedText(tokens, candidates, truncated)
+    return MaskedText(tokens, truncated)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

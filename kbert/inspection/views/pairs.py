@@ -152,15 +152,16 @@ def _choice(pair: DrawnPair, pool: TokenPool, target: int, who: str) -> list[str
     if chunk == 1:
         steps.append("A gets this sentence.")
     else:
-        steps.append(f"A gets {_numbers(pair.first)} of these: after how many sentences it ends is drawn.")
-    random = f"B begins at a random place of document {pair.document + 1} and takes {_numbers(pair.second)}"
+        steps.append(f"A gets {_numbers(pair.first)}. How many of these A gets is drawn.")
+    random = f"B starts at a random sentence of document {pair.document + 1} and gets {_numbers(pair.second)}"
     if pair.label == "IsNext":
         steps.append(f"{who} IsNext: B gets the rest, {_numbers(pair.second)}.")
     elif chunk == 1:
-        steps.append(f"There is no rest that could be B, so the pair is NotNext: {random}.")
+        steps.append(f"Nothing is left for B in document 1, so the pair is NotNext: {random}.")
     else:
         steps.append(
-            f"{who} NotNext: {random}, up to the length that is wanted. The rest of the sentences begins the next pair."
+            f"{who} NotNext: {random}, up to the length of the pair. "
+            "The sentences taken but not used start the next pair."
         )
     return steps
 
@@ -172,9 +173,8 @@ def _truncation(pool: TokenPool, table: PairTable, ranges: PairSentences) -> str
     if not front + back:
         return "Both fit: nothing is truncated."
     return (
-        f"Together they have {front + back} token{'s' * (front + back > 1)} too many. Again and again the longer of "
-        f"the two loses one, at the front or at the back by the toss of a coin: {front} at the front, {back} at the "
-        "back."
+        f"Together they have {front + back:,} token{'s' * (front + back > 1)} too many. The longer of the two loses "
+        f"one at a time, at the front or the back by the toss of a coin: {front:,} at the front, {back:,} at the back."
     )
 
 

@@ -117,7 +117,7 @@ def test_masking(page, models):
     )
     table = [[token.original, token.corrupted, token.original if token.is_chosen else "–"] for token in expected.tokens]
     page.wait(lambda: [[row[0], re.sub("^[■⇄=] ", "", row[1]), row[2]] for row in rows(page, "masking_table")] == table)
-    comes(page, "masking_chips", f"{len(expected.chosen)} were chosen")
+    comes(page, "masking_chips", f"{len(expected.chosen)} of the row's {len(expected.tokens)} tokens were chosen")
     guesses = [re.sub(r"^✓ | [\d.]+%$", "", text) for text in page.texts("#masking_chips .guess")]
     assert guesses == [guess for token in expected.chosen for guess, _ in token.guesses]
     struck = [token.original for token in expected.chosen if token.kind != "kept"]
@@ -135,8 +135,22 @@ def test_the_three_shares_add_up_to_one(page):
         return float(page.one(f"#share_{name} input[type=range]").get_property("value"))
 
     page.wait(lambda: share("random") == share("kept") == 0.5)
-    for part in ("became [MASK] (0% by the rule)", "random token (50% by the rule)", "as they are (50% by the rule)"):
+    for part in ("(100% by the rule", "[MASK] (0% by the rule)", "token (50% by the rule)", "are (50% by the rule)"):
         comes(page, "masking_chips", part)
+
+
+def test_a_share_of_nothing_and_numbers_out_of_range_are_no_errors(page):
+    slide(page, "share_kept", 0)  # leaves 0.89 and 0.11, whose sum is a little above 1
+    comes(page, "masking_chips", "became a random token (11% by the rule) and 0 stayed as they are (0% by the rule)")
+    for seed in (-5, 10**12):
+        fill(page, "masking_seed", seed)
+        page.one("#masking_again").click()
+        following = (seed + 1) % (2**31 - 1)
+        page.wait(lambda n=following: page.one("#masking_seed input").get_property("value") == str(n))
+    assert page.all("#masking_chips .chip.chosen") and not page.all(".error, .toast-body")
+    fill(page, "share_random", 7)
+    page.press("TAB")
+    comes(page, "masking_chips", "became a random token (53% by the rule)")  # 1 of 0.89 + 1
 
 
 def test_next_sentence(page, models):

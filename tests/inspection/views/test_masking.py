@@ -54,7 +54,7 @@ def test_masks_are_those_of_training(seed, options):
         same = token.original == token.corrupted
         assert token.kind == ("kept" if same else "[MASK]" if token.corrupted == "[MASK]" else "random")
     assert sum(map(masked.count, ("[MASK]", "random", "kept"))) == len(labels) == len(masked.chosen) > 0
-    assert masked.candidates == size - 3 and masked.truncated == 0 and masked.loss is None
+    assert len(masked.tokens) == size and masked.truncated == 0 and masked.loss is None
 
 
 def test_guesses_and_loss_are_the_models(model):

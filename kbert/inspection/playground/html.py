@@ -58,7 +58,7 @@ def ranked(header: Sequence[str], rows: Sequence[tuple[str, float]], as_text=per
 def masking_sentence(masked: MaskedText, rate: float, shares: Mapping[str, float]) -> str:
     """How many tokens were chosen, what became of them, and the rule for both."""
     chosen = len(masked.chosen)
-    kinds = {"[MASK]": "became [MASK]", "random": "became a random token", "kept": "stayed as they are"}
+    kinds = {"[MASK]": "became [MASK]", "random": "became a random token", "kept": "stayed unchanged"}
     became = [f"{masked.count(kind)} {words} ({percent(shares[kind])} by the rule)" for kind, words in kinds.items()]
     loss = masked.loss
     return (

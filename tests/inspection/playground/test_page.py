@@ -135,13 +135,13 @@ def test_the_three_shares_add_up_to_one(page):
         return float(page.one(f"#share_{name} input[type=range]").get_property("value"))
 
     page.wait(lambda: share("random") == share("kept") == 0.5)
-    for part in ("(100% by the rule", "[MASK] (0% by the rule)", "token (50% by the rule)", "are (50% by the rule)"):
+    for part in ("(100% by the rule", "[MASK] (0% by the rule)", "token (50% by the rule)", "unchanged (50%"):
         comes(page, "masking_chips", part)
 
 
 def test_a_share_of_nothing_and_numbers_out_of_range_are_no_errors(page):
     slide(page, "share_kept", 0)  # leaves 0.89 and 0.11, whose sum is a little above 1
-    comes(page, "masking_chips", "became a random token (11% by the rule) and 0 stayed as they are (0% by the rule)")
+    comes(page, "masking_chips", "became a random token (11% by the rule) and 0 stayed unchanged (0% by the rule)")
     for seed in (-5, 10**12):
         fill(page, "masking_seed", seed)
         page.one("#masking_again").click()

@@ -83,6 +83,7 @@ class CorpusData:
                     "pretrain: records have held-out documents of their own (`held_out` of "
                     f"kbert.corpus.write_records). Received: held_out={rows.held_out}"
                 )
+            self.held_out = None
             self._open(source)
 
     def _open(self, records):

@@ -261,7 +261,7 @@ def pretrain(
     with seeded(seed):
         model = _for_plain_rows(data.starting_model(start, hardware, keep_given=dry_run), hardware, execution)
     if not dry_run:
-        settings |= _resolved_settings(corpus, data, start, rate, phases is None)
+        settings |= _resolved_settings(corpus, data, start, rate, hours, phases is None)
     extendable = hours is None and len(course.stages) == 1  # else a longer run would have had other steps so far
     run = None
     if output is not None and not dry_run:
@@ -372,7 +372,7 @@ def _check_kept(keep_every, keep_best, course, output, dry_run):
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
 
 
-def _resolved_settings(corpus, data, start, rate, has_one_length) -> dict[str, Any]:
+def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict[str, Any]:
     """What settings.json has of some arguments: objects are identified by the hash of their content."""
     from kbert.options import to_json
     from kbert.training.made_by import identify_model, identify_source, identify_vocabulary
@@ -394,7 +394,7 @@ def _resolved_settings(corpus, data, start, rate, has_one_length) -> dict[str, A
     else:
         settings["phases"] = course.phases
         del settings["batch_size"]
-    if course.steps is not None:  # with warm-up steps, not the fraction, a run can be extended
+    if hours is None:  # with warm-up steps, not the fraction, a run can be extended; one of hours cannot
         settings |= {"warmup_steps": rate.warmup(course.steps), "warmup_proportion": None}
     return to_json(settings)
 

@@ -7,8 +7,10 @@ import json
 import keras
 import numpy as np
 import pytest
+from helpers.at_step import Killed, killed_at
 from helpers.pretraining_fields import course_of
 from helpers.recorded import recorded_names
+from helpers.run_recipe import run_kbert
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -78,6 +80,18 @@ def test_settings_are_complete_and_plain(records, tmp_path):
     call = inspect.signature(kbert.pretrain).bind(**values)
     call.apply_defaults()
     assert record(kbert.pretrain, call.arguments) == settings
+
+
+@pytest.mark.usefixtures("eagerly", "same_data")
+def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.training.dry_run.mean_seconds_per_step", lambda *_: 1800.0)
+    given = SHORT | {"steps": None, "hours": 1, "evaluation_batches": 1, "output": tmp_path / "run"}
+    with pytest.raises(Killed):
+        kbert.pretrain(records, callbacks=killed_at(1), **given)
+    settings = tmp_path / "run" / "settings.json"
+    stored = read_json(settings)
+    run = run_kbert("pretrain", "--config", settings, "--output", tmp_path / "run")
+    assert run.metrics["steps"] == stored["steps"] == 2 and read_json(settings) == stored
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from kbert.files import read_json, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.run.course import Course, Phase, Stage
+from kbert.pretraining.run.options import Masking
 from kbert.pretraining.run.source import BATCHES, DataReport
 from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
@@ -201,12 +202,14 @@ class StoredBatches:
         steps = stored if course.steps is None else course.steps
         if steps > stored:
             raise ValueError(f"pretrain: `steps` must be from 1 to {stored}, the number of batches. Received: {steps}")
-        self.course = Course((stored_phase(self.manifest),), steps=steps, multiple=course.multiple)
+        phase = stored_phase(self.manifest)
+        self.course = Course((phase,), steps=steps, multiple=course.multiple)
         self.decided = {
             "next_sentence": "labels/nsp_logits" in self.manifest["arrays"],
             "packed": self.manifest["num_parts"] is not None,
             "batch_size": self.manifest["batch_size"],
             "sequence_length": self.manifest["sequence_length"],
+            "masking": Masking(max_predictions=phase.max_predictions),  # as settings.json has it
         }
         self.packed = self.decided["packed"]
         self.num_parts = self.manifest["num_parts"]

@@ -154,7 +154,8 @@ def describe_type(annotation: Any) -> str:
         return f"a dict of {describe_type(arguments[1])}"
     if origin in (tuple, list, Sequence):
         return f"a list, each item {describe_type(arguments[0])}"
-    return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
+    name = getattr(annotation, "__name__", str(annotation))
+    return _WORDS.get(annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _describe_bounds(number, bounds: Bounds) -> str:

@@ -13,6 +13,7 @@ from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, prepare, same
 
 import kbert
 from kbert.finetuning.teacher import ANSWERS
+from kbert.options import Distillation
 
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
@@ -101,7 +102,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     options = NO_DEV | {
         "teacher": teacher,
         "unlabelled": [text for text, _ in DEV],
-        "distillation": {"teacher_temperature": 3.0, "hard_fraction": 0.0},
+        "distillation": Distillation(teacher_temperature=3.0, hard_fraction=0.0),
     }
     options |= {"dropout": 0.0, "steps": 3, "checkpoint_every": 1}
     whole = kbert.finetune(init, TASK, ROWS, None, tmp_path / "whole", **options)
@@ -208,7 +209,9 @@ def test_what_is_refused(init, teacher, tmp_path):
         pairs,
         teacher=teacher,
     )
-    refuse(r"`hard_fraction` must be a number in \[0, 1\]", teacher=teacher, distillation={"hard_fraction": 2})
+    refuse(
+        r"`distillation` must be a Distillation. Received: \{\'hard_fraction\': 2\}", distillation={"hard_fraction": 2}
+    )
     similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
     for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
     refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)

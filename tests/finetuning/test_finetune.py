@@ -14,7 +14,7 @@ from helpers.slow_but import slow_but
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, prepare, same
 
 import kbert
-from kbert.options import Optimization
+from kbert.options import Machine, Optimization
 from kbert.tasks.task import Evaluation
 from kbert.training.hardware import Hardware
 
@@ -248,14 +248,14 @@ def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model.compile("sgd")
     optimizer, before = model.optimizer, model.get_weights()
     source = kbert.build_pipeline(model) if in_pipeline else model
-    run = kbert.finetune(source, TASK, ROWS, **NO_DEV, optimization={"accumulate": 2}, dry_run=True)
+    run = kbert.finetune(source, TASK, ROWS, **NO_DEV, optimization=Optimization(accumulate=2), dry_run=True)
     assert run.pipeline.model is model and run.metrics["seconds_per_step"] > 0
     assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
 
 
 def test_xla_where_it_is_asked_for(init):
-    assert prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "on"}).hardware.jit_compile
-    assert not prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "off"}).hardware.jit_compile
+    assert prepare(init, TASK, ROWS, **NO_DEV, machine=Machine(xla="on")).hardware.jit_compile
+    assert not prepare(init, TASK, ROWS, **NO_DEV, machine=Machine(xla="off")).hardware.jit_compile
 
 
 @pytest.mark.slow  # models/test_train_in_parts.py
@@ -270,11 +270,11 @@ def test_accumulated_batches_are_the_batch(init):
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 3})
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization=Optimization(accumulate=3))
 
 
 def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
     monkeypatch.setattr("kbert.training.choose_hardware", lambda *arguments, **options: two)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 8})
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization=Optimization(accumulate=8))

@@ -198,7 +198,7 @@ def test_wrong_options_are_named(init):
         functools.partial(kbert.finetune, init, TASK, ROWS, **NO_DEV),
         ("steps", 0, "a positive integer or None. Received: 0"),
         ("epochs", "3", r"a number in \(0, inf\).* Received: '3'"),
-        ({"optimization": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
+        ("optimization", {"layer_decay": "x"}, r"an Optimization. Received: \{\'layer_decay\': \'x\'\}"),
         ("batch_size", None, "a positive integer. Received: None"),
         ("learning_rate", lambda step: 1e-3, r"a number in \(0, inf\), the peak of the verb's own .* Received: <f"),
         ("keep", "first", r"one of \('best', 'last'\)"),

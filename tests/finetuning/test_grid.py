@@ -10,6 +10,7 @@ from helpers.tiny_finetuning import DEV, ROWS, TASK
 import kbert
 from kbert.files import read_json
 from kbert.finetuning import finetune_grid
+from kbert.options import Distillation
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -67,7 +68,7 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     for other, name in (
         ({}, r"other settings \(teacher"),
         ({"teacher": source}, "expected a classification model"),
-        (taught | {"distillation": {"hard_fraction": 0.1}}, r"other settings \(hard_fraction"),
+        (taught | {"distillation": Distillation(hard_fraction=0.1)}, r"other settings \(hard_fraction"),
         (taught | {"unlabelled": None}, "other rows in unlabelled"),
         (taught | {"unlabelled": {"text": ["the film"]}}, "other rows in unlabelled"),
     ):

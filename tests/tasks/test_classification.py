@@ -10,6 +10,7 @@ from helpers.wrong_values import wrong_inputs
 import kbert
 from kbert.cli import execute
 from kbert.commands.finetuning import COMMANDS
+from kbert.options import Optimization
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import MULTI_LABEL_METRICS
 from kbert.tasks.scores import compare
@@ -129,7 +130,13 @@ def init(tmp_path_factory):
 def run(init, tmp_path_factory):
     settings = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}
     return kbert.finetune(
-        init, TASK, ROWS, ROWS, tmp_path_factory.mktemp("runs") / "run", **settings, optimization={"accumulate": 2}
+        init,
+        TASK,
+        ROWS,
+        ROWS,
+        tmp_path_factory.mktemp("runs") / "run",
+        **settings,
+        optimization=Optimization(accumulate=2),
     )
 
 

@@ -16,6 +16,7 @@ from helpers.tiny_directory import BAD, GOOD, write_table, write_tiny_directory
 from helpers.tiny_finetuning import prepare
 
 import kbert
+from kbert.options import Optimization
 from kbert.tasks import Similarity, search_scores
 from kbert.tasks.metrics import random_search_scores
 from kbert.training import dry_run
@@ -37,7 +38,7 @@ def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))
     train, dev = task.read(file).split(10)
     assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
-    options = QUICK | {"steps": 4, "evaluate_every": 4, "optimization": {"accumulate": 2}}
+    options = QUICK | {"steps": 4, "evaluate_every": 4, "optimization": Optimization(accumulate=2)}
     with run_eagerly():
         run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
     assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))

@@ -1,14 +1,18 @@
 """Names for what many public functions accept."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
+    import keras
+
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.pipeline import Pipeline
     from kbert.tasks.examples import Examples
     from kbert.text.tokenizer import BertTokenizer
+
+    Callbacks = keras.callbacks.Callback | Sequence[keras.callbacks.Callback]  # in quotes, where it is an annotation
 
 PathLike = str | os.PathLike
 

@@ -24,15 +24,10 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import keras
-
+    from kbert.aliases import Callbacks
     from kbert.finetuning.example_sets import ExampleSets
     from kbert.pipelines.pipeline import Pipeline
     from kbert.tasks.task import Task
-
-    Callbacks = keras.callbacks.Callback | Sequence[keras.callbacks.Callback]
 
 
 @dataclasses.dataclass(frozen=True)

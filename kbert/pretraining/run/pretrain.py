@@ -32,6 +32,7 @@ from kbert.pretraining.run.options import Execution, Masking, NewModel
 if TYPE_CHECKING:
     import keras
 
+    from kbert.aliases import Callbacks
     from kbert.models.pretrainer import BertPretrainer
     from kbert.pipelines.pipeline import Pipeline
     from kbert.pretraining.run.corpus_data import CorpusData
@@ -117,7 +118,7 @@ def pretrain(
     log_every: Annotated[Count, NOT_RECORDED] = 100,
     log_dir: Annotated[PathLike | None, NOT_RECORDED] = None,
     profile: Annotated[str | None, NOT_RECORDED] = None,
-    callbacks: Annotated[Any, NOT_RECORDED] = (),
+    callbacks: Annotated["Callbacks", NOT_RECORDED] = (),
     keep_every: Annotated[Count | None, NOT_RECORDED] = None,
     keep_best: Annotated[bool, NOT_RECORDED] = False,
     output: Annotated[PathLike | None, NOT_RECORDED] = None,

@@ -12,8 +12,8 @@ from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.options import CorpusFormat, Count, checked, record
 from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
+from kbert.pretraining.run.options import PRESETS
 from kbert.pretraining.run.prepare import prepare_records, write_batches
-from kbert.pretraining.run.preset import PRESETS
 from kbert.pretraining.run.pretrain import PretrainingRun, pretrain
 
 

@@ -1,10 +1,14 @@
 """Groups of options of a pre-training."""
 
 import dataclasses
+import pathlib
 from typing import Literal
 
 from kbert.aliases import PathLike
 from kbert.options import Count, Fraction, Options, Positive, Xla
+
+PRESETS = pathlib.Path(__file__).with_name("presets")  # files as --config takes them
+RANDOM_NEXT_RATE = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,7 @@ class Masking(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NewModel(Options):
-    """The first weights of a new model; without effect with `init`.
+    """The first weights of a new model. With `init` an error, unless they are of a preset: then without effect.
 
     Args:
         position_embedding: "learned" or "sinusoidal", as in the Transformer.

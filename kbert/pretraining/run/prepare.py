@@ -19,7 +19,7 @@ from kbert.options import (
     checked,
     record,
 )
-from kbert.pretraining.run.options import Masking
+from kbert.pretraining.run.options import RANDOM_NEXT_RATE, Masking
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
@@ -159,7 +159,7 @@ def write_batches(
     mask_rate: NonzeroFraction = MASK_RATE,
     whole_word: bool = False,
     next_sentence: bool = True,
-    random_next_rate: Fraction = 0.5,
+    random_next_rate: Fraction = RANDOM_NEXT_RATE,
     packed: bool | None = None,
     fill_rows: bool = False,
     evaluation_batches: Count = 50,

@@ -1,12 +1,10 @@
 """Named options of a pre-training: files as ``--config`` takes them."""
 
-import pathlib
 from typing import Any
 
 from kbert.options import grouped, read_config
+from kbert.pretraining.run.options import PRESETS
 from kbert.pretraining.run.pretrain import pretrain
-
-PRESETS = pathlib.Path(__file__).with_name("presets")
 
 
 def preset(name: str) -> dict[str, Any]:

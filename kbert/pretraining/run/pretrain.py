@@ -27,7 +27,7 @@ from kbert.options import (
     checked,
     record,
 )
-from kbert.pretraining.run.options import Execution, Masking, NewModel
+from kbert.pretraining.run.options import RANDOM_NEXT_RATE, Execution, Masking, NewModel
 
 if TYPE_CHECKING:
     import keras
@@ -101,7 +101,7 @@ def pretrain(
     mask_rate: NonzeroFraction = MASK_RATE,
     whole_word: bool = False,
     next_sentence: bool = True,
-    random_next_rate: Fraction = 0.5,
+    random_next_rate: Fraction = RANDOM_NEXT_RATE,
     left_to_right: bool = False,
     packed: bool | None = None,
     fill_rows: bool = False,
@@ -149,7 +149,7 @@ def pretrain(
             scores before the first step are then `metrics["before"]`, on the same held-out rows.
         steps: weight updates; the paper: 1,000,000. Defaults to all batches of a directory of batches.
         hours: hours of training, instead of `steps`: a few steps of each phase are timed first, and the steps there is
-            time for are stored in settings.json; evaluating and saving come on top. With both, `steps` counts.
+            time for are stored in settings.json; evaluating and saving come on top.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the steps),
             and optionally its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
             command line 128:0.9 512:0.1.
@@ -234,6 +234,7 @@ def pretrain(
     from kbert.weights.step_checkpoint import write_description
     from kbert.weights.step_paths import CHECKPOINTS
 
+    _check_length(steps, hours, output, overwrite)
     corpus = corpus_source(corpus_or_records)
     rows = RowOptions(
         mask_rate=mask_rate,
@@ -304,6 +305,18 @@ def pretrain(
     return PretrainingRun(metrics, log.records, model, data.tokenizer, _model_settings(data, model), path)
 
 
+def _check_length(steps: int | None, hours: float | None, output: PathLike | None, overwrite: bool) -> None:
+    """Raises ValueError for `steps` and `hours` of a new run; a run of hours is resumed with its settings, too."""
+    from kbert.training.made_by import SETTINGS
+
+    is_new = output is None or overwrite or not (pathlib.Path(output) / SETTINGS).exists()
+    if is_new and steps is not None and hours is not None:
+        raise ValueError(
+            f"pretrain: expected either `steps` or `hours`. Received: {steps} and {hours}. A run of hours has "
+            "both in its settings.json: remove one of them for another run"
+        )
+
+
 def _open_data(
     corpus: Any,
     rows: "RowOptions",
@@ -316,8 +329,9 @@ def _open_data(
     """The corpus of a run. Stored batches have decided how rows are made, and have a course of their own."""
     from kbert.corpus.records_manifest import is_records
     from kbert.pretraining.run.source import check_paths, is_batches, is_text
-    from kbert.pretraining.run.starting_model import check_start
+    from kbert.pretraining.run.starting_model import check_new_model, check_start
 
+    check_new_model(start)
     if is_batches(corpus):
         from kbert.pretraining.run.stored_batches import StoredBatches
 

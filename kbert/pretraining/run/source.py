@@ -14,7 +14,7 @@ from kbert.corpus.corpus_files import find_files, is_tfrecords
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
 from kbert.options import PathLike
-from kbert.pretraining.run.options import Masking
+from kbert.pretraining.run.options import RANDOM_NEXT_RATE, Masking
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import check_texts
 
@@ -42,6 +42,11 @@ class RowOptions:
             raise ValueError(
                 "pretrain: `left_to_right` predicts every token and masks none. "
                 f"Received: whole_word={self.whole_word} and {self.masking} as well"
+            )
+        if self.random_next_rate != RANDOM_NEXT_RATE and not self.next_sentence:
+            raise ValueError(
+                "pretrain: `random_next_rate` is for next sentence prediction. "
+                f"Received: {self.random_next_rate} and next_sentence=False"
             )
         if self.fill_rows and self.packed is False:
             raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")

@@ -13,8 +13,9 @@ from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.copies import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
+from kbert.options import read_config
 from kbert.pretraining.run.course import Course
-from kbert.pretraining.run.options import NewModel
+from kbert.pretraining.run.options import PRESETS, NewModel
 from kbert.pretraining.run.source import RowOptions
 from kbert.text.vocabulary import PAD, check_same_tokenizer
 from kbert.training.hardware import Hardware
@@ -64,6 +65,15 @@ def check_start(start: Start, is_text: bool, is_records: bool) -> None:
         raise ValueError(
             f"pretrain: a model in memory has a size of its own. Received: size={start.size!r} and a model as `init`"
         )
+
+
+def check_new_model(start: Start) -> None:
+    """Raises ValueError for `new_model` with `init`; what a preset says of new weights is allowed there."""
+    default = NewModel().to_json()
+    given = {name: value for name, value in start.new_model.to_json().items() if value != default[name]}
+    if start.init is not None and given:
+        if not any(given.items() <= read_config(path).items() for path in PRESETS.glob("*.yaml")):
+            raise ValueError(f"pretrain: `init` has positions and weights of its own. Received: {given} as well")
 
 
 def make_new_model(

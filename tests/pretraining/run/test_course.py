@@ -23,7 +23,7 @@ from kbert.options import record
 from kbert.pretraining import Execution, Masking, NewModel, preset
 from kbert.pretraining.run import pretrain as module
 from kbert.pretraining.run.course import LearningRate, count_steps, first_row, plan_stages, read_phases, read_ramp
-from kbert.pretraining.run.starting_model import Start, make_new_model
+from kbert.pretraining.run.starting_model import Start, check_new_model, make_new_model
 from kbert.training.hardware import Hardware
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "packed": False}
@@ -41,6 +41,16 @@ def test_what_does_not_go_together(records):
         lambda change: pretrain(**SHORT | change),
         ({"steps": None}, "either `steps` or `hours`. Received: neither"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
+        ({"hours": 1.0}, "either `steps` or `hours`. Received: 2 and 1.0"),
+        ({"next_sentence": False, "random_next_rate": 0.3}, "`random_next_rate` is for next .* Received: 0.3 and next"),
+        (
+            {"init": "model", "new_model": NewModel(position_embedding="sinusoidal")},
+            "`init` has positions and weights of its own. Received: {'position_embedding': 'sinusoidal'} as well",
+        ),
+        (
+            {"init": "model", "new_model": NewModel(position_initializer="sinusoidal", initializer_stddev=0.01)},
+            "`init` has positions and weights of its own. Received: .*0.01",
+        ),
         ({"warmup_steps": 3}, "`warmup_steps` must be at most `steps`. Received: 3 of 2"),
         ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
         ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
@@ -115,6 +125,7 @@ def test_presets():
     assert paper["warmup_proportion"] == 0.01 and (small["learning_rate"], small["schedule"]) == (1e-3, "stable")
     assert small["optimization"].bias_correction and not paper["optimization"].bias_correction
     assert small["new_model"] == NewModel(initializer_stddev="scaled", position_initializer="sinusoidal")
+    check_new_model(Start("model", None, None, True, None, small["new_model"], 0))
     with pytest.raises(ValueError, match="must be one of .'paper', 'small-budget'.. Received: 'best'"):
         preset("best")
 

@@ -171,17 +171,19 @@ def test_a_checkpoint_of_jax_is_a_model_on_tensorflow(by_steps, tmp_path):
 def test_a_run_of_hours_is_that_of_its_steps_and_resumes(records, by_steps, tmp_path, monkeypatch):
     """The dry run that finds the steps leaves weights, dropout and data as they are; a resumed run has none."""
 
-    def run(seconds, *callbacks):
+    def run(seconds, *callbacks, **given):
         def measure(*arguments):
             mean_seconds_per_step(*arguments)  # as it does, with its steps
             return seconds
 
         monkeypatch.setattr("kbert.training.dry_run.mean_seconds_per_step", measure)
         options = {"hours": 4 / 3600, "warmup_proportion": 0.25, "callbacks": callbacks, "output": tmp_path}
-        return kbert.pretrain(records, init=make_pretrainer(24), **options, **PLAN)
+        return kbert.pretrain(records, init=make_pretrainer(24), **options | PLAN | given)
 
     with pytest.raises(Killed):
         run(1.0, killed_at(3))
+    with pytest.raises(Killed):
+        run(1.0, killed_at(3), steps=4)  # as settings.json is given with --config
     unfinished = kbert.load_pretrained(tmp_path)  # its last checkpoint, of step 2
     files = identify_inputs({"init": find_step_checkpoint(tmp_path)})["init"]
     assert len(files) == 3 and all("step-0000000002" in name for name in files)

@@ -1,5 +1,6 @@
 """Text that is given to a pre-training → records."""
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,11 +8,12 @@ from typing import TYPE_CHECKING
 from kbert.corpus.documents import DocumentList, iterate_documents
 from kbert.corpus.held_out import check_held_out, is_held_out
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
-from kbert.corpus.write_records import write_records
+from kbert.corpus.write_records import SHARD_TOKENS, SHUFFLE_SHARDS, RecordsWriter, write_shards
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
+
+_LOGGER = logging.getLogger("kbert")
 
 
 def write_text_records(
@@ -26,16 +28,18 @@ def write_text_records(
 ) -> Records:
     """Writes the records that ``kbert records`` makes of these files, or completes those that a killed run left.
 
+    Complete records are verified and reused; damaged ones are deleted and written again, the same as before.
+
     Args:
         text: files, as `find_files` gives them, or a `DocumentList`.
         tokenizer: `kbert.BertTokenizer`.
-        directory: a directory for the records alone. Complete records are verified and reused.
+        directory: a directory for the records alone.
         held_out: fraction of the documents set aside for evaluation.
         format, language: see `read_documents`; of files.
         characters: where to stop reading. Defaults to the end.
 
     Raises:
-        ValueError: no document for training or for evaluation, a damaged file, records of other text.
+        ValueError: no document for training or for evaluation, a damaged file of text.
     """
 
     def documents():
@@ -46,10 +50,33 @@ def write_text_records(
     else:
         settings = {"corpus": [[os.fspath(path), os.path.getsize(path)] for path in text]}
         settings |= {"format": format, "language": language}
-    if held_out and not is_records(directory):
-        check_held_out(documents(), held_out)
-    chosen = documents() if characters is None else _beginning(documents(), held_out, characters)
-    return write_records(chosen, tokenizer, directory, held_out=held_out, settings=settings)
+    writer = RecordsWriter(
+        directory,
+        tokenizer,
+        shard_tokens=SHARD_TOKENS,
+        shuffle_shards=SHUFFLE_SHARDS,
+        held_out=held_out,
+        seed=0,
+        settings=settings,
+    )
+    if not _is_complete(writer):
+        if held_out:
+            check_held_out(documents(), held_out)
+        write_shards(writer, documents() if characters is None else _beginning(documents(), held_out, characters))
+    return Records(directory)
+
+
+def _is_complete(writer):
+    """Whether all records are there. Opens the writer for those that are missing, and deletes damaged ones."""
+    try:
+        is_complete = writer.open(overwrite=False)
+        if is_complete:
+            Records(writer.directory).check_hashes()
+        return is_complete
+    except ValueError as error:
+        is_complete = writer.open(overwrite=True)
+        _LOGGER.warning("%s\nThe records are deleted and written again.", error)
+        return is_complete
 
 
 def _beginning(documents, held_out, characters):

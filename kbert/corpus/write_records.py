@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 
+SHARD_TOKENS = 1 << 20
+SHUFFLE_SHARDS = 16
 _LOGGER = logging.getLogger("kbert")
 _SECONDS = 5.0  # between two lines of progress
 PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")  # which decide the tokens
@@ -57,8 +59,8 @@ def write_records(
     tokenizer: "BertTokenizer",
     directory: str | os.PathLike,
     *,
-    shard_tokens: int = 1 << 20,
-    shuffle_shards: int = 16,
+    shard_tokens: int = SHARD_TOKENS,
+    shuffle_shards: int = SHUFFLE_SHARDS,
     held_out: float = 0.01,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
@@ -106,11 +108,12 @@ def write_records(
         settings=settings,
     )
     if not writer.open(overwrite):
-        _write_shards(writer, iter(documents))
+        write_shards(writer, iter(documents))
     return Records(directory)
 
 
-def _write_shards(writer, documents):
+def write_shards(writer: "RecordsWriter", documents: Iterator[Sequence[str]]) -> None:
+    """Writes the shards of the documents that an open writer does not have yet, and the manifest."""
     start = writer.done["documents_read"]
     held = set()
 
@@ -225,8 +228,8 @@ class RecordsWriter:
                 f"{_difference(stored, self.made_by)}. Give the same settings, another directory, or `overwrite`."
             )
         if not finished:
+            self._check_done(stored["done"])
             self.done = stored["done"]
-            self._check_done()
         return finished
 
     def _read_unfinished(self):
@@ -240,10 +243,10 @@ class RecordsWriter:
         check_signature(state, path, _AGAIN)
         return state
 
-    def _check_done(self):
+    def _check_done(self, done):
         """Checks that the completed shards still are, which is cheap compared with tokenising."""
-        check_shards(self.done["shards"], self.directory / UNFINISHED)
-        for shard in self.done["shards"]:
+        check_shards(done["shards"], self.directory / UNFINISHED)
+        for shard in done["shards"]:
             for suffix in ("tokens", "index"):
                 path = self.directory / f"{shard['name']}.{suffix}"
                 if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:

@@ -1,6 +1,7 @@
 """`kbert.pretrain` on text: it is written to records first, which a resumed run reuses."""
 
 import importlib
+import json
 import pathlib
 import tempfile
 
@@ -12,7 +13,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 import kbert
 from kbert.corpus import text_records
 from kbert.corpus.records import Records
-from kbert.files import read_json
+from kbert.files import read_json, signed
 from kbert.pretraining.run import corpus_data
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -87,18 +88,45 @@ def test_a_killed_run_resumes_the_writing_and_reuses_what_is_written(corpus, tmp
     assert_arrays_equal(run.model.get_weights(), whole.model.get_weights())
 
 
-def test_damaged_records_are_named_when_a_run_resumes(corpus, tmp_path, monkeypatch):
+def lacks_bytes(records):
+    tokens = records / "train-00000.tokens"
+    tokens.write_bytes(tokens.read_bytes()[:-2])
+
+
+def has_another_token(records):
+    tokens = records / "train-00000.tokens"
+    content = tokens.read_bytes()
+    tokens.write_bytes(content[2:4] + content[2:])
+
+
+def has_no_manifest(records):  # nor has what is left after a kill while they are written again
+    (records / "manifest.json").unlink()
+
+
+def is_unfinished(records):
+    lacks_bytes(records)
+    manifest = read_json(records / "manifest.json")
+    shards = manifest["shards"]
+    done = {"documents_read": manifest["counts"]["documents"], "rounds": 1, "shards": shards}
+    made_by = {name: manifest[name] for name in ("vocabulary", "tokenizer", "settings")}
+    (records / "unfinished.json").write_text(json.dumps(signed({**made_by, "done": done})))
+
+
+@pytest.mark.parametrize("damage", [lacks_bytes, has_another_token, has_no_manifest, is_unfinished])
+def test_damaged_records_are_written_again_when_a_run_resumes(corpus, tmp_path, monkeypatch, caplog, damage):
     def dies(*arguments, **options):
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr("kbert.training.loop.train", dies)
-        with pytest.raises(Killed):
-            pretrain(corpus, output=tmp_path / "run")
-    tokens = tmp_path / "run" / "records" / "train-00000.tokens"
-    tokens.write_bytes(tokens.read_bytes()[:-2])
-    with pytest.raises(ValueError, match="train-00000.tokens is damaged or truncated"):
+    monkeypatch.setattr("kbert.training.loop.train", dies)
+    with pytest.raises(Killed):
         pretrain(corpus, output=tmp_path / "run")
+    records = tmp_path / "run" / "records"
+    whole = {path.name: path.read_bytes() for path in records.iterdir()}
+    damage(records)
+    with pytest.raises(Killed):
+        pretrain(corpus, output=tmp_path / "run")
+    assert "The records are deleted and written again." in caplog.text
+    assert {path.name: path.read_bytes() for path in records.iterdir()} == whole
 
 
 def test_a_dry_run_reads_only_the_beginning(corpus, monkeypatch):

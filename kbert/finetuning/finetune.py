@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kbert.aliases import ExampleData, ModelSource, PathLike
@@ -24,10 +24,17 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
+    import keras
+
     from kbert.aliases import Callbacks
+    from kbert.finetuning.dev_scores import DevScores
     from kbert.finetuning.example_sets import ExampleSets
+    from kbert.inspection.board.tensor_board import TensorBoard
+    from kbert.models.bert_model import BertModel
     from kbert.pipelines.pipeline import Pipeline
-    from kbert.tasks.task import Task
+    from kbert.tasks.examples import Examples
+    from kbert.tasks.task import Task, TeacherAnswers, TrainingData
+    from kbert.training.run_log import RunLog
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +157,8 @@ def finetune(
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         callbacks: your own Keras callbacks, or one; they must not set the learning rate. With `dev` their
             ``on_epoch_end`` fires after each evaluation, with its scores (``val_accuracy`` …); without, after each
-            window of logs. `keep` selects the weights.
+            window of logs. `keep` selects the weights. A resumed run restores the state of a callback that has
+            ``get_state()`` and ``set_state(state)``. Keras' own have neither and start anew; `patience` resumes.
         overwrite: delete another run in `output`.
         reuse: of a finished run with the same settings and examples in `output`, return the result, instead of an
             error; `overwrite` keeps it.
@@ -184,14 +192,13 @@ def finetune(
     from kbert.finetuning.starting_pipeline import starting_pipeline
     from kbert.finetuning.teacher import Teacher
     from kbert.inspection.board.tensor_board import log_directory
-    from kbert.inspection.examples.dev_examples import DevExamples
     from kbert.keras_compat import seeded
     from kbert.models.copies import copy_model
-    from kbert.optim.make_optimizer import make_optimizer
-    from kbert.optim.schedule import WarmupLinearDecay
     from kbert.training import ExactResume, RunLog, choose_hardware, loop, open_run
     from kbert.training.callbacks import callback_list
     from kbert.training.dry_run import estimate_training
+    from kbert.training.made_by import note_origin
+    from kbert.weights.provenance import trained_columns
 
     log_dir = log_directory("finetune", log_dir, output, profile)
     callbacks = callback_list("finetune", callbacks, has_own_rate=True)
@@ -199,40 +206,34 @@ def finetune(
     _check_needs(sets, evaluate_every, patience, teacher, unlabelled, class_weight)
     hardware = choose_hardware(strategy, precision, machine.xla, machine.logical_cpus, source=source)
     hardware.check_batch_size(batch_size, optimization.accumulate, is_even=task.even_batches)
-    identity, made_of = identify(source, task, sets, dev, teacher, unlabelled)
-    settings |= identity
-    with seeded(seed), hardware.scope():
-        pipeline, task, sets = starting_pipeline(
-            source, task, sets, sequence_length, dropout, lora_rank, random_weights
-        )
-    batches = {"batch_size": batch_size, "seed": seed, "group_by_length": group_by_length, "padding": hardware.padding}
-    if class_weight is not None:
-        task.check_class_weight(class_weight, pipeline, sets.train)
-        batches["class_weight"] = class_weight
-    examples, taught = sets.train, None
-    if teacher is not None:
-        taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
-        examples = taught.examples
-    data = task.training_data(pipeline, examples, **batches)  # before anything is written, for its errors
-
-    place = None if dry_run else output
-    run = open_run(place, settings, overwrite, hardware, recipe="kbert.finetune", reuse=reuse, **made_of)
+    identified, inputs, hashes = identify(source, task, sets, dev, teacher, unlabelled)
+    settings |= identified
+    place, recipe = None if dry_run else output, "kbert.finetune"
+    run = open_run(place, settings, overwrite, hardware, inputs=inputs, examples=hashes, recipe=recipe, reuse=reuse)
     if run.is_finished:
         with hardware.scope():
             return FinetunedRun(*stored_run.read_finished(run), run.path)
-    losses = "auto"
-    if taught is not None and not dry_run:
-        data = task.training_data(pipeline, examples, teacher=taught.answers(run), **batches)
-        losses = taught.losses()
 
-    steps = steps or loop.training_steps(data.rows, batch_size, epochs)
-    schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
-    with seeded(seed), hardware.scope():
-        model = copy_model(pipeline.model) if dry_run else pipeline.model
-        if lora_rank:
-            model.enable_lora(lora_rank)
-        optimizer = make_optimizer(optimization, schedule)
-        model.compile(optimizer, losses, micro_batches=optimization.accumulate, jit_compile=hardware.jit_compile)
+    with run.beginning():
+        with seeded(seed), hardware.scope():
+            pipeline, task, sets = starting_pipeline(
+                source, task, sets, sequence_length, dropout, lora_rank, random_weights
+            )
+        examples, answers, losses = sets.train, None, "auto"
+        if teacher is not None:
+            taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
+            examples = taught.examples
+            if not dry_run:
+                answers, losses = taught.answers(run), taught.losses()
+        data = _training_data(
+            task, pipeline, examples, answers, class_weight, batch_size, seed, group_by_length, hardware.padding
+        )
+        steps = steps or loop.training_steps(data.rows, batch_size, epochs)
+        with seeded(seed), hardware.scope():
+            model = copy_model(pipeline.model) if dry_run else pipeline.model
+            if lora_rank:
+                model.enable_lora(lora_rank)
+            _compile(model, losses, optimization, learning_rate, warmup_proportion, steps, hardware.jit_compile)
     if dry_run:
         counts = {"examples": len(sets.train), "windows": data.windows}
         return FinetunedRun(counts | estimate_training(model, data.make_dataset(), steps), [], pipeline, None)
@@ -240,17 +241,21 @@ def finetune(
     stored_run.log_plan(hardware, model, source, dropout, sets, examples, data.windows, steps)
     stored_run.describe_checkpoints(run, pipeline)
     log = RunLog(run.path, batch_size * data.real_tokens)
-    scoring, watching, stored, baseline = None, [log, *callbacks], [], {}
+    scoring = None
     if sets.dev is not None:
-        plan = (steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks)
-        scoring = DevScores(pipeline, task, sets, hardware, *plan)
-        watching, stored, baseline = [scoring, log], [scoring], scoring.constant_answer()
-    board = stored_run.open_board(log_dir, model, settings, baseline, data.make_dataset, profile)
-    if board is not None:
-        watching += [board] if scoring is None else [board, DevExamples(scoring, log_dir)]
-    resume = None if run.path is None else ExactResume(run.path, model, every=checkpoint_every, callbacks=stored)
-    watching += [] if resume is None else [resume]
-    start = 0 if resume is None else resume.step
+        scoring = DevScores(
+            pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
+        )
+    board = _open_board(log_dir, settings, model, scoring, data.make_dataset, profile)
+    watching = _in_order(scoring, log, callbacks, board)
+    start = 0
+    if run.path is not None:
+        # From the checkpoint: weights, optimizer, dropout's random state, the step, the scores and best weights so far,
+        # and the states of `callbacks`. The order of the data and the learning rate follow from seed and step.
+        with_state = callbacks if scoring is None else [scoring, *callbacks]
+        resume = ExactResume(run.path, model, every=checkpoint_every, callbacks=with_state)
+        watching.append(resume)
+        start = resume.step
     done = loop.train(model, data.make_dataset, steps, start=start, log_every=log_every, callbacks=watching)
 
     metrics = stored_run.describe_run(task, sets, examples, data.windows, done, log.records)
@@ -258,8 +263,94 @@ def finetune(
     if scoring is not None:
         pipeline, result, scored = scoring.score_kept(pipeline, done)
         metrics = scored | metrics
-    stored_run.finish_run(run, board, pipeline, result, metrics, log.records, settings)
+    stored_run.finish_run(run, board, pipeline, result, metrics, log.records)
+    note_origin(pipeline.model, run, metrics, recipe, settings, ("source", "train", "dev"))
+    pipeline.trained_columns = trained_columns(pipeline.model)
     return FinetunedRun(metrics, log.records, pipeline, run.path)
+
+
+def _training_data(
+    task: "Task",
+    pipeline: "Pipeline",
+    examples: "Examples",
+    answers: "TeacherAnswers | None",
+    class_weight: Literal["balanced"] | Mapping | None,
+    batch_size: int,
+    seed: int,
+    group_by_length: bool,
+    padding: str,
+) -> "TrainingData":
+    """The task's training data; only some tasks know class weights and a teacher's answers."""
+    if class_weight is not None:
+        task.check_class_weight(class_weight, pipeline, examples)
+    options = {"class_weight": class_weight, "teacher": answers}
+    return task.training_data(
+        pipeline,
+        examples,
+        batch_size=batch_size,
+        seed=seed,
+        group_by_length=group_by_length,
+        padding=padding,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+
+
+def _compile(
+    model: "BertModel",
+    losses: "Literal['auto'] | Mapping[str, keras.losses.Loss]",
+    optimization: Optimization,
+    learning_rate: float,
+    warmup_proportion: float,
+    steps: int,
+    jit_compile: bool,
+) -> None:
+    """Appendix A.3: Adam with a linear warm-up and decay."""
+    from kbert.optim.make_optimizer import make_optimizer
+    from kbert.optim.schedule import WarmupLinearDecay
+
+    schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
+    optimizer = make_optimizer(optimization, schedule)
+    model.compile(optimizer, losses, micro_batches=optimization.accumulate, jit_compile=jit_compile)
+
+
+def _open_board(
+    log_dir: pathlib.Path | None,
+    hyperparameters: Mapping[str, Any],
+    model: "BertModel",
+    scoring: "DevScores | None",
+    make_dataset: Callable[..., Any],
+    profile: str | None,
+) -> "TensorBoard | None":
+    """The callback that writes TensorBoard's logs, if there are any."""
+    from kbert.inspection.board.tensor_board import run_board
+
+    return run_board(
+        log_dir,
+        settings={**hyperparameters, **model.config.to_dict(), "parameters": model.count_params()},
+        baseline={} if scoring is None else scoring.constant_answer(),
+        batch=lambda: next(iter(make_dataset())),
+        profile=profile,
+    )
+
+
+def _in_order(
+    scoring: "DevScores | None",
+    log: "RunLog",
+    callbacks: "list[keras.callbacks.Callback]",
+    board: "TensorBoard | None",
+) -> "list[keras.callbacks.Callback]":
+    """The callbacks of a run in the order in which they are called, but for `ExactResume`, the last one.
+
+    With dev examples `scoring` calls the user's `callbacks`, after each evaluation.
+    """
+    from kbert.inspection.examples.dev_examples import DevExamples
+
+    ordered = [log, *callbacks] if scoring is None else [scoring, log]
+    if board is not None:
+        ordered.append(board)
+        if scoring is not None:
+            ordered.append(DevExamples(scoring, board.log_dir))
+    return ordered
 
 
 def _check_needs(sets: "ExampleSets", evaluate_every, patience, teacher, unlabelled, class_weight) -> None:

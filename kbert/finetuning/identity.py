@@ -21,11 +21,11 @@ def identify(
     dev: Any,
     teacher: ModelSource | None,
     unlabelled: Any,
-) -> tuple[dict[str, Any], dict[str, dict]]:
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Identifies the source, the task and the examples of `kbert.finetune`, before the source is trained.
 
     Returns:
-        (their part of settings.json, the arguments ``inputs`` and ``examples`` of `open_run`).
+        (their part of settings.json, the arguments `inputs` and `examples` of `open_run`).
     """
     if not isinstance(source, BertModel | Pipeline):
         check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
@@ -38,7 +38,7 @@ def identify(
     examples = sets.fingerprints()
     if unlabelled is not None and not _is_path(unlabelled):
         examples["unlabelled"] = hash_of_texts(unlabelled)
-    return to_json(settings), {"inputs": inputs, "examples": examples}
+    return to_json(settings), inputs, examples
 
 
 def _is_path(value) -> bool:

@@ -3,14 +3,14 @@
 import logging
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kbert.aliases import ModelSource
 from kbert.errors import internal_errors
 from kbert.files import read_json
 from kbert.finetuning.example_sets import ExampleSets
-from kbert.inspection.board.tensor_board import TensorBoard, run_board
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.bert_model import BertModel
 from kbert.models.lora import lora_layers
 from kbert.pipelines.pipeline import Pipeline
@@ -18,13 +18,12 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import Hardware
 from kbert.training.logs import is_chief
-from kbert.training.made_by import METRICS, note_origin
+from kbert.training.made_by import METRICS
 from kbert.training.run_directory import RunDirectory
 from kbert.training.run_log import HISTORY, read_history, training_minutes
 from kbert.weights.adapter import save_adapter
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.provenance import trained_columns
 from kbert.weights.report import log_dropout
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.step_checkpoint import write_description
@@ -66,25 +65,6 @@ def log_plan(
         _LOGGER.info("no dev set: skipping evaluation and keeping the final weights")
 
 
-def open_board(
-    log_dir: pathlib.Path | None,
-    model: BertModel,
-    settings: Mapping[str, Any],
-    baseline: Mapping[str, float],
-    make_dataset: Callable[[], Any],
-    profile: str | None,
-) -> TensorBoard | None:
-    """The callback that writes TensorBoard's logs, if there are any."""
-    settings = {**settings, **model.config.to_dict(), "parameters": model.count_params()}
-    return run_board(
-        log_dir,
-        settings=settings,
-        baseline=baseline,
-        batch=lambda: next(iter(make_dataset())),
-        profile=profile,
-    )
-
-
 def describe_run(
     task: Task, sets: ExampleSets, examples: Examples, windows: int, steps: int, records: Sequence[dict]
 ) -> dict[str, Any]:
@@ -110,18 +90,17 @@ def finish_run(
     result: Evaluation | None,
     metrics: dict[str, Any],
     records: Sequence[dict],
-    settings: Mapping[str, Any],
 ) -> None:
-    """Writes the final scores, the model, the official prediction files and metrics.json.
-
-    Also notes in the pipeline where its weights come from and which columns it was trained on.
-    """
+    """Writes the final scores, the model, LoRA's adapter, the official prediction files and metrics.json."""
     model: BertModel = pipeline.model
 
     def save(path: pathlib.Path, made_by: dict) -> None:
         save_pretrained(pipeline, path, made_by=made_by, overwrite=True)
-        if settings["lora_rank"]:
-            save_adapter(model, run.path / "adapter")
+        if lora_layers(model):
+            try:
+                save_adapter(model, run.path / "adapter")
+            except ValueError as error:  # PEFT has no such head or LoRA; the stored model has it merged
+                _LOGGER.warning("no adapter was written: %s", error)
         if result is not None and result.write is not None:
             result.write(run.path)
 
@@ -129,9 +108,6 @@ def finish_run(
         scores = result.scores if result is not None else records[-1] if records else {}
         board.finish({**scores, "minutes": metrics["minutes"]}, metrics.get("kept_step", metrics["steps"]))
     run.finish(metrics, save)
-    stored = None if run.path is None else run
-    note_origin(model, stored, metrics, "kbert.finetune", settings, ("source", "train", "dev"))
-    pipeline.trained_columns = trained_columns(model)
 
 
 def read_finished(run: RunDirectory) -> tuple[dict[str, Any], list[dict], Pipeline]:

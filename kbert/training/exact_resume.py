@@ -161,8 +161,9 @@ class ExactResume(keras.callbacks.Callback):
         keep: how many checkpoints are kept.
         keep_every: steps: checkpoints at its multiples are all kept; None: only the last `keep`.
         keep_step: function that returns a step whose checkpoint is kept, too, or None.
-        callbacks: those whose `get_state()` is stored with each checkpoint and restored by `set_state(state)`, such as
-            `DevScoring`. A state is a dict of what JSON can hold, and of lists of arrays.
+        callbacks: the other callbacks. Those with the methods `get_state()` and `set_state(state)`, such as
+            `DevScoring`, have their state stored with each checkpoint and restored: a dict of what JSON can hold, and
+            of lists of arrays. Keras' own callbacks have neither, and start anew.
         settings: all that decides the result, such as ``record(main, locals())``; ``output`` in it does not count.
         inputs: argument → path or paths of the files that are read; ``source`` is a model.
         hardware: `Hardware` of a run that several workers may share.
@@ -173,8 +174,8 @@ class ExactResume(keras.callbacks.Callback):
 
     Raises:
         NotADirectoryError: `output` is a file.
-        ValueError: the checkpoint is of another model, or in the middle of an epoch of `steps_per_epoch`; inputs that
-            have changed.
+        ValueError: the checkpoint is of another model, has states of more or fewer callbacks, or is in the middle of
+            an epoch of `steps_per_epoch`; inputs that have changed.
         FileExistsError: with `settings`, a run with other settings, or other files.
         BlockingIOError: with `settings`, another process has locked the directory.
         FloatingPointError: a weight is not finite; nothing is saved.
@@ -220,7 +221,7 @@ class ExactResume(keras.callbacks.Callback):
         self.every = None if every is None else rounded_up(every, model)
         self.keep_every = None if keep_every is None else rounded_up(keep_every, model)
         self.keep_step = keep_step
-        self.callbacks = list(callbacks)
+        self.callbacks = [each for each in callbacks if hasattr(each, "get_state") and hasattr(each, "set_state")]
         self.signals: DeferredSignals | None = None
         self._checkpoints = Checkpoints(self.output / CHECKPOINTS, model, keep, self.keep_every)
         self.step = self.saved = self._checkpoints.restore()
@@ -296,10 +297,14 @@ class ExactResume(keras.callbacks.Callback):
             self.signals.check()
 
     def _set_states(self):
-        arrays = self._checkpoints.arrays
-        for number, (callback, state) in enumerate(
-            zip(self.callbacks, self._checkpoints.facts["callbacks"], strict=True)
-        ):
+        arrays, states = self._checkpoints.arrays, self._checkpoints.facts["callbacks"]
+        if len(states) != len(self.callbacks):
+            raise ValueError(
+                f"ExactResume: the checkpoint of step {self.step} in {self.output} has the states of {len(states)} "
+                f"callbacks. Received: {len(self.callbacks)} with `get_state` and `set_state`. Pass the same callbacks "
+                "as before, in the same order."
+            )
+        for number, (callback, state) in enumerate(zip(self.callbacks, states, strict=True)):
             of_arrays = {name for name in state if f"{number}/{name}/0" in arrays}
             lists = {name: [arrays[f"{number}/{name}/{i}"] for i in range(state[name])] for name in of_arrays}
             callback.set_state(state | lists)

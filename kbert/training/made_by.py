@@ -86,7 +86,7 @@ def note_origin(
     inputs: Sequence[str],
 ) -> None:
     """Notes on a model that a run has trained how its weights were made, for `kbert.export`."""
-    if run is not None:
+    if run is not None and run.path is not None:
         model.provenance = stored_provenance(run.path / MODEL)
         return
     settings = {name: value for name, value in settings.items() if name not in inputs}

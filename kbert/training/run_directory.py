@@ -86,7 +86,7 @@ class RunDirectory:
         try:
             yield
         except Exception:
-            if not self.resume and not any(self.path.glob(f"{RECORDS}/train-*")):
+            if self.path is not None and not self.resume and not any(self.path.glob(f"{RECORDS}/train-*")):
                 self.discard()
             raise
 
@@ -256,12 +256,15 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
                     _extend_run(path, settings, schedule)
                 return RunDirectory(path, resume=True, settings=settings)
             check_outside(path, inputs)
+            identified = identify_inputs(inputs)  # first, for its errors
             _empty(path)
+        else:
+            identified = identify_inputs(inputs)
         record = {
             "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "recipe": recipe,
             "versions": versions(),
-            "inputs": identify_inputs(inputs),
+            "inputs": identified,
             "made_by": makers(inputs),
             "examples": examples,
         }

@@ -114,6 +114,57 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
 
 
+def test_a_finished_run_is_returned_without_its_source_or_its_data(init, run, monkeypatch):
+    monkeypatch.setattr("kbert.finetuning.starting_pipeline.starting_pipeline", None)
+    monkeypatch.setattr(kbert.tasks.Classification, "training_data", None)
+    again = kbert.finetune(init, Scripted(), ROWS, DEV, run.path, **PLAN, reuse=True)
+    assert again.metrics == run.metrics and again.path == run.path
+    assert same(again.pipeline.model.get_weights(), run.pipeline.model.get_weights())
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(init, tmp_path):
+    with pytest.raises(ValueError, match="`class_weight`"):
+        kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", **NO_DEV, class_weight={"ugly": 2.0})
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_model_to_start_from_deletes_no_run(init, tmp_path):
+    first = kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", **NO_DEV | {"steps": 1})
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises((FileNotFoundError, ValueError)):
+            kbert.finetune(wrong, TASK, ROWS, output=first.path, **NO_DEV | {"steps": 1}, overwrite=True)
+        assert read_json(first.path / "metrics.json") == first.metrics
+
+
+class Counting(keras.callbacks.Callback):
+    """Counts the ends of epochs that it sees."""
+
+    seen = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen += 1
+
+    def get_state(self):
+        return {"seen": self.seen}
+
+    def set_state(self, state):
+        self.seen = state["seen"]
+
+
+@pytest.mark.parametrize("dev", [DEV, None])
+def test_callbacks_with_a_state_are_resumed(init, tmp_path, dev):
+    options = QUICK | {"steps": 4, "checkpoint_every": 2, "log_every": 1, "evaluate_every": 1 if dev else None}
+    undisturbed = Counting()
+    kbert.finetune(init, TASK, ROWS, dev, **options, callbacks=[undisturbed])
+    with pytest.raises(Killed):
+        kbert.finetune(init, TASK, ROWS, dev, tmp_path, **options, callbacks=[Counting(), killed_at(3)])
+    with pytest.raises(ValueError, match=r"has the states of \d callbacks. Received: \d with"):
+        kbert.finetune(init, TASK, ROWS, dev, tmp_path, **options)
+    resumed = Counting()
+    kbert.finetune(init, TASK, ROWS, dev, tmp_path, **options, callbacks=resumed)
+    assert resumed.seen == undisturbed.seen == 4
+
+
 def test_more_dev_is_scored_with_what_was_chosen_on_dev(init):
     rows = {
         "question": ["the film", "a book", "good", "bad"],

@@ -6,10 +6,10 @@ from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
 
 import kbert
-from kbert.models.lora import lora_layers
+from kbert.models.lora import dense_layers, lora_layers
 
 LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0, "steps": 4}
 LORA |= {"evaluate_every": 2, "checkpoint_every": 2}
@@ -69,3 +69,21 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     assert same(*(kbert.load_pretrained(path).get_weights() for path in (resumed.path, run.path)))
     assert resumed.metrics["evaluations"] == run.metrics["evaluations"]
+
+
+def test_a_model_in_memory_with_lora_gets_its_adapter(init, tmp_path):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    model.enable_lora(2)
+    run = kbert.finetune(model, TASK, ROWS, output=tmp_path, **NO_DEV | {"steps": 2})
+    base = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    kbert.weights.load_adapter(base, run.path / "adapter")
+    assert same(base.get_weights(), run.pipeline.model.get_weights())
+
+
+def test_lora_of_several_ranks_is_stored_merged_without_an_adapter(init, tmp_path, caplog):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    model.enable_lora(2, layers="query")
+    next(layer for layer in dense_layers(model) if layer.path.endswith("/value")).enable_lora(3)
+    run = kbert.finetune(model, TASK, ROWS, output=tmp_path, **NO_DEV | {"steps": 1})
+    assert "no adapter was written: save_adapter: the LoRA layers must have one rank" in caplog.text
+    assert not (run.path / "adapter").exists() and not lora_layers(kbert.load_pretrained(run.path))

@@ -36,6 +36,7 @@ with tempfile.TemporaryDirectory() as directory:
     assert loaded.predict(["A charming journey.", "a mess"], verbose=0)["label"].tolist() == expected
     (shown,) = named_models([f"{directory}/saved"]).values()
     assert ask(shown.pipeline, ["A charming journey."])["label"] == expected[0]
+    assert kbert.pretraining.preset("paper")["batch_size"] == 256  # a file of the package
     for style in ("playground/style.css", "analysis/report.css"):
         assert (package / "inspection" / style).is_file(), f"the wheel lacks {style}"
     exported = kbert.export(loaded, f"{directory}/exported")

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.run_recipe import as_flags
+from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.text.vocabulary import write_vocabulary
 
 pytestmark = pytest.mark.slow
 REPLICAS_RUN = "tests/helpers/replicas_run.py"
@@ -93,6 +95,27 @@ def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
     assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}
+
+
+def test_of_two_workers_the_first_writes_text_to_records(tmp_path):
+    for n in range(2):
+        write_lines(tmp_path / f"{n}.txt", make_documents(40, seed=n))
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    command = (
+        *("-m", "kbert", "pretrain", tmp_path / "0.txt", tmp_path / "1.txt"),
+        *as_flags(vocabulary=tmp_path / "vocab.txt", steps=4, batch_size=8, sequence_length=32, held_out=0.2),
+        *as_flags(dropout=0, learning_rate=1e-3, evaluation_batches=1, checkpoint_every=2),
+    )
+    finish([start(*command, "--output", tmp_path / "one")])
+    both = (*command, "--output", tmp_path / "two", "--strategy", "multiworker")
+    finish([start(*both, TF_CONFIG=config) for config in cluster()])
+    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+    one, two = (tmp_path / name / "records" for name in ("one", "two"))
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
+        path.name: path.read_bytes() for path in two.iterdir()
+    }
 
 
 def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 import gradio as gr  # noqa: E402
 
+from kbert.config import MASK_RATE  # noqa: E402
 from kbert.inspection.analysis.attention_heads import STATISTICS, attention_statistics  # noqa: E402
 from kbert.inspection.analysis.states import text_states  # noqa: E402
 from kbert.inspection.playground import html  # noqa: E402
@@ -152,7 +153,7 @@ def _masking(page, models) -> None:
         name = _model_choice(models, "masking_model")
         text, second = _two_texts("masking")
         with gr.Row():
-            rate = gr.Slider(0.01, 1, 0.15, step=0.01, label="Tokens chosen", elem_id="mask_rate")
+            rate = gr.Slider(0.01, 1, MASK_RATE, step=0.01, label="Tokens chosen", elem_id="mask_rate")
             shares = [
                 gr.Slider(0, 1, share, step=0.01, label=f"of these: {label}", elem_id=elem_id)
                 for elem_id, label, share in _SHARES

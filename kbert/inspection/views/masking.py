@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
+from kbert.config import MASK_RATE
+
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
@@ -108,7 +110,7 @@ def mask_text(
     texts: Sequence[str],
     model: "BertModel | None" = None,
     *,
-    mask_rate: float = 0.15,
+    mask_rate: float = MASK_RATE,
     mask_token_rate: float = 0.8,
     random_token_rate: float = 0.1,
     keep_rate: float = 0.1,

@@ -5,7 +5,7 @@ import pathlib
 from typing import Literal
 
 from kbert.aliases import PathLike
-from kbert.options import Count, Fraction, Options, Positive, Xla
+from kbert.options import Count, Fraction, Machine, Options, Positive
 
 PRESETS = pathlib.Path(__file__).with_name("presets")  # files as --config takes them
 RANDOM_NEXT_RATE = 0.5
@@ -50,18 +50,14 @@ class NewModel(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Execution(Options):
-    """How steps are executed; `kbert.training.choose_hardware` explains the first two.
+class Execution(Machine):
+    """How steps are executed: `kbert.options.Machine` with two more fields.
 
     Args:
-        xla: "auto" compiles on one GPU.
-        logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
         steps_per_execution: argument of `compile`.
         rematerialize: whether to keep only the inputs of encoder blocks for the gradient and recompute the rest: less
             memory, about a third more time. Defaults to the blocks of `init`; new blocks keep everything.
     """
 
-    xla: Xla = "auto"
-    logical_cpus: Count | None = None
     steps_per_execution: Count = 1
     rematerialize: bool | None = None

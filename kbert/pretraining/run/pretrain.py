@@ -275,6 +275,7 @@ def pretrain(
         with contextlib.nullcontext() if run is None else run.beginning():
             if is_text(corpus):
                 data.write_records(place, hardware, path, dry_run)
+            data.packed = data.packed if run is None else run.settings["packed"]  # a resumed run has decided
             settings["packed"] = data.choose_packing()
             if course.steps is None:
                 known = None if run is None else run.settings["steps"]

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.at_step import AtStep, Killed, killed_at
+from helpers.counting import Counting
 from helpers.random_numbers import assert_not_reset
 from helpers.recorded import recorded_names
 from helpers.run_eagerly import run_eagerly
@@ -134,21 +135,6 @@ def test_no_model_to_start_from_deletes_no_run(init, tmp_path):
         with pytest.raises((FileNotFoundError, ValueError)):
             kbert.finetune(wrong, TASK, ROWS, output=first.path, **NO_DEV | {"steps": 1}, overwrite=True)
         assert read_json(first.path / "metrics.json") == first.metrics
-
-
-class Counting(keras.callbacks.Callback):
-    """Counts the ends of epochs that it sees."""
-
-    seen = 0
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.seen += 1
-
-    def get_state(self):
-        return {"seen": self.seen}
-
-    def set_state(self, state):
-        self.seen = state["seen"]
 
 
 @pytest.mark.parametrize("dev", [DEV, None])

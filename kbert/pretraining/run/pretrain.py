@@ -191,7 +191,8 @@ def pretrain(
         log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`). Defaults to ``logs`` in `output`.
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         callbacks: further Keras callbacks, or one; none that sets the learning rate (LearningRateScheduler,
-            ReduceLROnPlateau): `schedule` does.
+            ReduceLROnPlateau): `schedule` does. A resumed run restores the state of a callback that has ``get_state()``
+            and ``set_state(state)``.
         keep_every: steps: checkpoints at its multiples are kept permanently.
             ``kbert.load_pretrained("runs/tiny@20000")`` loads the model of one.
         keep_best: whether the checkpoint with the lowest held-out loss is kept permanently: `metrics["best_step"]`
@@ -588,7 +589,7 @@ def _train(
             every=checkpoint_every,
             keep_every=keep_every,
             keep_step=(lambda: _best_step(scoring.records)) if keep_best else None,
-            callbacks=[scoring],
+            callbacks=callbacks,
         )
         done = resume.step
         callbacks.append(resume)

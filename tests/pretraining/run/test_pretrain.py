@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
+from helpers.counting import Counting
 from helpers.random_numbers import assert_not_reset
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
@@ -98,16 +99,18 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
         kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
 
 
-def test_a_resumed_run_keeps_its_packing(home, tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_its_packing_and_the_states_of_callbacks(home, tmp_path, monkeypatch):
     options = {**SHORT, "packed": None, "checkpoint_every": 1, "output": tmp_path}
     pays = "kbert.pretraining.run.corpus_data.packing_pays"
     with run_eagerly():
         monkeypatch.setattr(pays, lambda records, data: True)
         with pytest.raises(Killed):
-            kbert.pretrain(home / "records", callbacks=killed_at(2), **options)
+            kbert.pretrain(home / "records", callbacks=[Counting(), killed_at(2)], **options)
         monkeypatch.setattr(pays, lambda records, data: False)
-        kbert.pretrain(home / "records", **options)
+        resumed = Counting()
+        kbert.pretrain(home / "records", callbacks=resumed, **options)
     assert read_json(tmp_path / "settings.json")["packed"] is True
+    assert resumed.seen == 2  # one window before, one after
 
 
 def test_wrong_options(home):

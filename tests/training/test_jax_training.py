@@ -179,13 +179,19 @@ print(json.dumps({"history": run.history, "metrics": run.metrics, "devices": len
 needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")  # before the fixtures
 
 
-def assert_same_training(result, on_tensorflow, output):
-    """The losses, metrics and weights of a run on two JAX devices are TensorFlow's, and it had no TensorFlow."""
+def assert_same_training(result, on_tensorflow, output, parts=()):
+    """The losses, metrics and weights of a run on two JAX devices are TensorFlow's, and it had no TensorFlow.
+
+    `parts` are the steps at which the parts of an interrupted window end, whose means are of fewer steps.
+    """
     assert result["devices"] == 2 and not result["tensorflow"]
-    assert [record["step"] for record in result["history"]] == [0, 3, 6]
-    for name in SAME:
-        for record, other in zip(result["history"][1:], on_tensorflow.history[1:], strict=True):
-            np.testing.assert_allclose(record[name], other[name], rtol=1e-4, err_msg=name)
+    assert [record["step"] for record in result["history"]] == sorted({0, 3, 6, *parts})
+    found = {record["step"]: record for record in result["history"]}
+    for expected in on_tensorflow.history[1:]:
+        step = expected["step"]
+        for name in SAME:
+            if step not in parts or name.startswith("val_"):
+                np.testing.assert_allclose(found[step][name], expected[name], rtol=1e-4, err_msg=name)
     for name in ("loss", "mlm_cross_entropy", "mlm_perplexity", "nsp_accuracy"):
         np.testing.assert_allclose(result["metrics"][name], on_tensorflow.metrics[name], rtol=1e-4, err_msg=name)
     for found, expected in zip(
@@ -212,7 +218,7 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
 ):
     output = tmp_path / "run"
     result = run_python(TRAIN, batches, packed_batches, start, output, json.dumps(TRAINING), backend="jax")
-    assert_same_training(result, on_tensorflow, output)
+    assert_same_training(result, on_tensorflow, output, parts=(5, 6))
     assert result["estimate"]["steps"] == STEPS and result["estimate"]["seconds"] > 0
     assert result["interrupted"] == ["description", "step-0000000003", "step-0000000005"]
     for name in SAME:

@@ -46,7 +46,7 @@ class RunDirectory:
         resume: bool, whether there is an unfinished run with the same settings and inputs. `ExactResume`
             restores its last checkpoint.
         is_chief: bool, whether this process writes; of several workers the first does.
-        is_made: bool, whether `open_run` made the directory.
+        made: list of paths, the directories that `open_run` made: this one and its parents, innermost first.
         is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
         settings: dict, those of settings.json, with what the run has decided.
     """
@@ -56,7 +56,7 @@ class RunDirectory:
         path: str | os.PathLike | None,
         resume: bool,
         is_chief: bool = True,
-        is_made: bool = False,
+        made: Sequence[pathlib.Path] = (),
         is_finished: bool = False,
         settings: dict | None = None,
     ):
@@ -64,11 +64,11 @@ class RunDirectory:
         self.settings = settings or {}
         self.resume = resume
         self.is_chief = is_chief
-        self.is_made = is_made
+        self.made = list(made)
         self.is_finished = is_finished
 
     def discard(self) -> None:
-        """Deletes what is in the directory of a run that cannot begin, and the directory if `open_run` made it.
+        """Deletes what is in the directory of a run that cannot begin, and the directories that `open_run` made.
 
         Never raises, so that the error which is the reason is not hidden.
         """
@@ -77,8 +77,8 @@ class RunDirectory:
         with contextlib.suppress(OSError):
             _delete_contents(self.path)
             unlock_directory(self.path)
-            if self.is_made:
-                self.path.rmdir()
+            for directory in self.made:
+                directory.rmdir()
 
     @contextlib.contextmanager
     def beginning(self) -> Iterator[None]:
@@ -233,10 +233,11 @@ def _is_occupied(path: pathlib.Path) -> bool:
 
 
 def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided) -> RunDirectory:
-    new = not path.exists()
+    made = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
-    new = new and not any(entry.name != LOCK for entry in path.iterdir())
+    if any(entry.name != LOCK for entry in path.iterdir()):
+        made = []  # another process was faster
     try:
         if _is_occupied(path):
             if reuse and (path / METRICS).exists():
@@ -272,11 +273,14 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
         write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
         with contextlib.suppress(PermissionError):  # others' directory, which may be entered but not read
             flush(path.absolute().parent)
-        return RunDirectory(path, resume=False, is_made=new, settings=settings)
+        return RunDirectory(path, resume=False, made=made, settings=settings)
     except BaseException:
-        if new:
+        if made:
             shutil.rmtree(path, ignore_errors=True)
         unlock_directory(path)
+        for parent in made[1:]:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
         raise
 
 

@@ -5,7 +5,7 @@
 Writes pretraining.json, masking.json, next-sentence.json and positions.json, each with BERT as its first row.
 """
 
-from experiment import Scores, held_out_scores, pretrained, read_columns, read_places, write_table
+from experiment import Scores, flat, held_out_scores, pretrained, read_columns, read_places, write_table
 
 from kbert.pretraining import Masking, NewModel
 
@@ -47,7 +47,7 @@ def main(records, data, output, results):
                 rows.append(scores.row(name, "random", bert, columns, random_weights=True))
             else:
                 run = pretrained(records, output, name, **options)
-                rows.append(scores.row(name, run.name, run, columns, held_out_scores(run) | options))
+                rows.append(scores.row(name, run.name, run, columns, held_out_scores(run) | flat(options)))
         write_table(results, file, title, columns, [*rows, scores.baseline(columns)])
 
 

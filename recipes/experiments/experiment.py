@@ -77,7 +77,7 @@ def pretrained(records, output: pathlib.Path, name: str, **options) -> pathlib.P
         kbert.pretrain(records, output=run, **settings)
     elif (run / "settings.json").exists():
         made = read_json(run / "settings.json")
-        if changed := [key for key, value in _flat(settings).items() if made.get(key, value) != value]:
+        if changed := [key for key, value in flat(settings).items() if made.get(key, value) != value]:
             raise FileExistsError(f"{run} was made with other {', '.join(changed)}. Use another --output.")
     return run
 
@@ -162,12 +162,12 @@ class Scores:
         return {"name": BASELINE, "pretrained": {}, "scores": scores, "paper": {}}
 
 
-def _flat(options: dict) -> dict:
+def flat(options: dict) -> dict:
     """Options as settings.json has them: fields of groups by their own names."""
-    flat = {}
+    values = {}
     for name, value in options.items():
-        flat |= value.to_json() if isinstance(value, Options) else {name: value}
-    return flat
+        values |= value.to_json() if isinstance(value, Options) else {name: value}
+    return values
 
 
 def summary(values: list[float]) -> dict:
@@ -178,7 +178,7 @@ def summary(values: list[float]) -> dict:
 
 def write_table(results: pathlib.Path, name: str, title: str, columns, rows, **more) -> dict:
     """Writes NAME.json with the rows, the settings, the machine and the versions, and prints the table."""
-    settings = {"pretraining": _flat(PRETRAINING), "finetuning": FINETUNING}
+    settings = {"pretraining": flat(PRETRAINING), "finetuning": FINETUNING}
     settings |= {"learning_rates": LEARNING_RATES, "seeds": SEEDS}
     settings["examples"] = {column.name: {"train": len(column.train), "dev": len(column.dev)} for column in columns}
     result = {"table": name, "title": title, "columns": [column.name for column in columns], "rows": rows}

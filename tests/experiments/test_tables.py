@@ -81,7 +81,7 @@ def calls(monkeypatch):
             "mlm_cross_entropy": float(len(made)),
         }
         kbert.files.write_json(output / "metrics.json", metrics)
-        kbert.files.write_json(output / "settings.json", experiment._flat(options))
+        kbert.files.write_json(output / "settings.json", experiment.flat(options))
         line = '{"step": 1, "val_mlm_accuracy": 0.25, "val_mlm_cross_entropy": 2.0}\n'
         (output / "history.jsonl").write_text(line)
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-_IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most recent call last\)")
+_IN_PYTHON = re.compile(r"(\w+(?:Error|Exception|Input)): ([^\n]*)\nTraceback \(most recent call last\)")
 
 
 class UserError(Exception):
@@ -30,6 +30,7 @@ class UnreadableInput(UserError, ValueError):
 
 _OF_FILES = {
     "ValueError": UnreadableInput,
+    "UnreadableInput": UnreadableInput,
     "OSError": OSError,
     "FileNotFoundError": OSError,
     "PermissionError": OSError,

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from kbert.checks import check_path, shown
+from kbert.errors import UnreadableInput
 from kbert.files import similar_names
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what reading a damaged stream raises
@@ -149,7 +150,7 @@ def open_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, Ite
         for name, stream in file_texts(path):
             yield name, _lines(name, stream)
     except BROKEN as error:
-        raise ValueError(_damaged(path, error)) from error
+        raise UnreadableInput(_damaged(path, error)) from error
 
 
 def _lines(name, stream) -> Iterator[str]:

@@ -212,6 +212,8 @@ def test_what_is_refused(init, teacher, tmp_path):
     refuse(
         r"`distillation` must be a Distillation. Received: \{\'hard_fraction\': 2\}", distillation={"hard_fraction": 2}
     )
+    with pytest.raises(ValueError, match=r"`hard_fraction` must be a number in \[0, 1\]"):
+        Distillation(hard_fraction=2)
     similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
     for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
     refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)

@@ -14,6 +14,7 @@ from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, sam
 from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
+from kbert.options import Optimization
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -209,6 +210,8 @@ def test_wrong_options_are_named(init):
         ({"evaluate_every": 3}, "finetune: `evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
         ({"profile": "1:2"}, "finetune: `profile` needs .*`log_dir` or `output`. .* profile='1:2'"),
     )
+    with pytest.raises(ValueError, match=r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"):
+        Optimization(layer_decay="x")
 
 
 def test_a_pipeline_keeps_its_length(init):

@@ -192,7 +192,7 @@ def pretrain(
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         callbacks: further Keras callbacks, or one; none that sets the learning rate (LearningRateScheduler,
             ReduceLROnPlateau): `schedule` does. A resumed run restores the state of a callback that has ``get_state()``
-            and ``set_state(state)``.
+            and ``set_state(state)``. Keras' own have neither and start anew.
         keep_every: steps: checkpoints at its multiples are kept permanently.
             ``kbert.load_pretrained("runs/tiny@20000")`` loads the model of one.
         keep_best: whether the checkpoint with the lowest held-out loss is kept permanently: `metrics["best_step"]`

@@ -1,5 +1,7 @@
 """The files around the code: valid, and they name what exists; an editable install finds the package."""
 
+import ast
+import itertools
 import os
 import re
 import socket
@@ -75,6 +77,23 @@ def test_versions_and_types():
     assert (ROOT / "kbert/py.typed").is_file()
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["kbert"]
     assert PROJECT["project"]["scripts"] == {"kbert": "kbert.commands:main"}
+
+
+def test_test_files_import_nothing_optional():
+    """README's test command installs `kbert[test]` alone: one such import would end the whole run."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    names = {
+        re.match(r"[\w-]+", package)[0].replace("-", "_")
+        for extra in ("parity", "jax", "hub", "parquet", "beam", "playground", "browser", "docs")
+        for package in extras[extra]
+    } - {"kbert", "scipy"}  # scikit-learn brings SciPy
+    for path in (ROOT / "tests").rglob("*.py"):
+        body = ast.parse(path.read_text("utf-8")).body
+        body = list(itertools.takewhile(lambda node: "importorskip" not in ast.unparse(node), body))
+        imported = [node.module for node in body if isinstance(node, ast.ImportFrom)]
+        imported += [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+        found = names.intersection(name.partition(".")[0] for name in imported)
+        assert not found, f"{path.relative_to(ROOT)}: import {found} inside the tests, or by importorskip"
 
 
 def test_the_checkout_does_not_hide_the_package(tmp_path):

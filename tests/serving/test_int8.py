@@ -1,12 +1,12 @@
 """Exports in int8: the product, the ranges, what the files contain, and how their answers differ from float32."""
 
+import csv
 import json
 import subprocess
 import sys
 import threading
 
 import numpy as np
-import pandas as pd
 import pytest
 import tensorflow as tf
 from helpers.c_api import ask
@@ -288,16 +288,26 @@ def test_an_export_answers_without_python(program, tmp_path):
     np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-6)
 
 
+def _write_csv(path, **columns):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+
+
 def test_calibration_in_memory_and_from_files(tmp_path):
     pipeline = _classifier()
     (tmp_path / "texts.txt").write_text("\n".join(text for text in TEXTS if text), encoding="utf-8")
-    pd.DataFrame({"text": TEXTS, "n": range(len(TEXTS))}).to_csv(tmp_path / "texts.csv", index=False)
+    _write_csv(tmp_path / "texts.csv", text=TEXTS, n=range(len(TEXTS)))
     dataset = tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(3)
-    for texts in (TEXTS, {"text": TEXTS}, pd.DataFrame({"text": TEXTS}), dataset, tmp_path / "texts.csv"):
+    for texts in (TEXTS, {"text": TEXTS}, dataset, tmp_path / "texts.csv"):
         _, report = int8_export.int8_export(pipeline, texts)
         assert report["rows"] == len(TEXTS) and report["probability_difference"] < 0.1
     _, report = int8_export.int8_export(pipeline, str(tmp_path / "texts.txt"))
     assert report["rows"] == len(TEXTS) - 1
+
+
+def test_calibration_in_a_frame():
+    frame = pytest.importorskip("pandas").DataFrame({"text": TEXTS, "n": range(len(TEXTS))})
+    assert int8_export.int8_export(_classifier(), frame)[1]["rows"] == len(TEXTS)
 
 
 def test_a_long_file_is_sampled_evenly(tmp_path):
@@ -307,7 +317,7 @@ def test_a_long_file_is_sampled_evenly(tmp_path):
 
 
 def test_scores_of_both_precisions_on_labeled_examples(tmp_path):
-    pd.DataFrame({"text": TEXTS, "label": ["good", "bad", "odd", "odd"]}).to_csv(tmp_path / "dev.csv", index=False)
+    _write_csv(tmp_path / "dev.csv", text=TEXTS, label=["good", "bad", "odd", "odd"])
     pipeline = _classifier()
     expected = kbert.evaluate(pipeline, examples=tmp_path / "dev.csv")
     path = kbert.export(

@@ -1,6 +1,7 @@
 """The `--output` directory of a recipe: one run, resumed if it was interrupted, never overwritten by accident."""
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import logging
@@ -10,8 +11,6 @@ import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from kbert.checks import check_bool, check_directory, differing
 from kbert.errors import internal_errors
@@ -39,33 +38,26 @@ _LOGGER = logging.getLogger("kbert")
 RECORDS = "records"  # of the text that a run learns from
 
 
+@dataclasses.dataclass
 class RunDirectory:
     """The directory of one run, opened by `open_run`.
 
     Attributes:
+        path: the directory; None: the run writes nothing.
+        settings: dict, those of settings.json, with what the run has decided.
         resume: bool, whether there is an unfinished run with the same settings and inputs. `ExactResume`
             restores its last checkpoint.
+        is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
         is_chief: bool, whether this process writes; of several workers the first does.
         made: list of paths, the directories that `open_run` made: this one and its parents, innermost first.
-        is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
-        settings: dict, those of settings.json, with what the run has decided.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike | None,
-        resume: bool,
-        is_chief: bool = True,
-        made: Sequence[pathlib.Path] = (),
-        is_finished: bool = False,
-        settings: dict | None = None,
-    ):
-        self.path = None if path is None else pathlib.Path(path)
-        self.settings = settings or {}
-        self.resume = resume
-        self.is_chief = is_chief
-        self.made = list(made)
-        self.is_finished = is_finished
+    path: pathlib.Path | None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    resume: bool = False
+    is_finished: bool = False
+    is_chief: bool = True
+    made: list[pathlib.Path] = dataclasses.field(default_factory=list)
 
     def discard(self) -> None:
         """Deletes what is in the directory of a run that cannot begin, and the directories that `open_run` made.
@@ -119,15 +111,18 @@ class RunDirectory:
         Raises:
             FloatingPointError: a metric that is not finite; nothing is written or deleted.
         """
+        import keras  # not above: it loads TensorFlow
+
         if not self.is_chief or self.path is None:
             return
-        if wrong := list(_not_finite(metrics)):
+        numbers = [(path, value) for path, value in keras.tree.flatten_with_path(metrics) if isinstance(value, float)]
+        if wrong := [f"{'.'.join(map(str, path))} = {value}" for path, value in numbers if not math.isfinite(value)]:
             raise FloatingPointError(
                 f"{self.path / METRICS}: expected finite metrics. Received: {', '.join(wrong)}. Nothing was written; "
                 "the last checkpoint is kept."
             )
         if save_model is not None:
-            save_model(self.path / MODEL, self.made_by(metrics))
+            save_model(self.path / MODEL, run_record(self.path) | {"metrics": metrics})
         remove_partial(self.path)
         with explain_full_disk(self.path):
             flush_tree(self.path)
@@ -144,10 +139,6 @@ class RunDirectory:
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
         unlock_directory(self.path)
 
-    def made_by(self, metrics: dict[str, Any]) -> dict:
-        """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics."""
-        return run_record(self.path) | {"metrics": metrics}
-
 
 def open_run(
     output: str | os.PathLike | None,
@@ -157,20 +148,19 @@ def open_run(
     *,
     inputs: dict | None = None,
     recipe: str | None = None,
-    schedule: Callable | None = None,
     examples: dict | None = None,
     reuse: bool = False,
+    extendable: bool = False,
     decided: Sequence[str] = (),
 ) -> RunDirectory:
     """Opens a recipe's output directory by the rule that all recipes share, and locks it until the run ends.
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
     metrics.json) with the same settings and inputs is resumed. Anything else in the directory is an error; `overwrite`
-    deletes it and says so. A run may also change its `steps` (and `warmup_steps`) if the learning rates of the
-    completed steps stay the same (`kbert.training.run_directory`).
+    deletes it and says so.
 
-    With `reuse` a finished run with the same settings and inputs is opened, too (`is_finished`), and `overwrite` keeps
-    it.
+    With `extendable` a run, finished or not, also continues with another number of `steps`. With `reuse` a finished run
+    with the same settings and inputs is opened, too (`is_finished`), and `overwrite` keeps it.
 
     Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
     each checks that it reads the same inputs.
@@ -182,9 +172,9 @@ def open_run(
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: argument → path or paths of what the run reads, as for `identify_inputs`.
         recipe: the name of the recipe, for the manifest of the model.
-        schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
         examples: name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
         reuse: whether a finished run of this kind is wanted, rather than an error.
+        extendable: whether the learning rate of a step does not depend on the number of steps.
         decided: names of settings that the run decides later (`RunDirectory.decide`) where they are None. A resumed run
             takes them from settings.json.
 
@@ -199,23 +189,23 @@ def open_run(
     if overwrite is not None:
         check_bool(overwrite, "`overwrite`")
     if output is None:
-        return RunDirectory(None, resume=False)
+        return RunDirectory(None)
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
     inputs = inputs or {}
     examples = examples or {}
     if hardware is None:
-        return _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided)
+        return _open(path, settings, overwrite, inputs, recipe, examples, reuse, extendable, decided)
     if not hardware.is_chief:
         inputs_now = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, inputs_now, examples)
-        settings = _with_decided(settings, _read_settings(path), decided)
+        settings = _with_decided(settings, read_json(path / SETTINGS), decided)
         _check_worker(path, settings, inputs)
         resume, is_finished = (path / CHECKPOINTS).exists(), (path / METRICS).exists()
-        return RunDirectory(path, resume, is_chief=False, is_finished=is_finished, settings=settings)
+        return RunDirectory(path, settings, resume, is_finished, is_chief=False)
     try:
-        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided)
+        run = _open(path, settings, overwrite, inputs, recipe, examples, reuse, extendable, decided)
     except Exception as error:
         hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
         raise
@@ -223,44 +213,26 @@ def open_run(
     return run
 
 
-def _with_decided(settings: dict, stored: dict | None, decided: Sequence[str]) -> dict:
-    names = [name for name in decided if settings[name] is None and name in (stored or {})]
-    return settings | {name: stored[name] for name in names}
-
-
-def _is_occupied(path: pathlib.Path) -> bool:
-    return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
-
-
-def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided) -> RunDirectory:
-    made = [each for each in (path, *path.parents) if not each.exists()]
+def _open(path, settings, overwrite, inputs, recipe, examples, reuse, extendable, decided) -> RunDirectory:
+    """Starts a run, or continues the one in the directory."""
+    run = RunDirectory(path, settings, made=[each for each in (path, *path.parents) if not each.exists()])
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
     if any(entry.name != LOCK for entry in path.iterdir()):
-        made = []  # another process was faster
+        run.made = []  # another process was faster
     try:
-        if _is_occupied(path):
-            if reuse and (path / METRICS).exists():
-                try:
-                    _check_settings(path, settings)
-                    _check_record(path, identify_inputs(inputs), examples)
-                    unlock_directory(path)
-                    return RunDirectory(path, resume=False, is_finished=True)
-                except (FileExistsError, ValueError):
-                    if not overwrite:
-                        raise
-            if not overwrite:
-                settings = _with_decided(settings, _read_settings(path), decided)
-                extended = _check_resumable(path, settings, schedule, can_overwrite=overwrite is not None)
-                _check_record(path, identify_inputs(inputs), examples)
-                if extended:
-                    _extend_run(path, settings, schedule)
-                return RunDirectory(path, resume=True, settings=settings)
+        is_occupied = any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
+        if is_occupied and (not overwrite or (reuse and (path / METRICS).exists())):
+            try:
+                return _continue(path, settings, overwrite, inputs, examples, reuse, extendable, decided)
+            except (OSError, ValueError):
+                if not overwrite:
+                    raise
+        if is_occupied:
             check_outside(path, inputs)
-            identified = identify_inputs(inputs)  # first, for its errors
+        identified = identify_inputs(inputs)  # before anything is deleted, for its errors
+        if is_occupied:
             _empty(path)
-        else:
-            identified = identify_inputs(inputs)
         record = {
             "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "recipe": recipe,
@@ -273,34 +245,66 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
         write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
         with contextlib.suppress(PermissionError):  # others' directory, which may be entered but not read
             flush(path.absolute().parent)
-        return RunDirectory(path, resume=False, made=made, settings=settings)
+        return run
     except BaseException:
-        if made:
-            shutil.rmtree(path, ignore_errors=True)
+        if run.made:
+            run.discard()
         unlock_directory(path)
-        for parent in made[1:]:
-            with contextlib.suppress(OSError):
-                parent.rmdir()
         raise
 
 
+def _continue(path, settings, overwrite, inputs, examples, reuse, extendable, decided) -> RunDirectory:
+    """The run in a directory: resumed, extended or, with `reuse`, finished. Raises FileExistsError for another run."""
+    stored = read_json(path / SETTINGS) if (path / SETTINGS).exists() else None  # None: these are other files
+    is_finished = (path / METRICS).exists()
+    if stored is not None:
+        settings = _with_decided(settings, stored, decided)
+    changed = None if stored is None else differing(stored, settings)
+    is_extended = extendable and changed == ["steps"]
+    is_same = changed == [] and (reuse or not is_finished)
+    if not (is_same or is_extended):
+        raise FileExistsError(_what_is_there(path, stored, settings, is_finished, overwrite is not None))
+    _check_record(path, identify_inputs(inputs), examples)
+    if is_extended:
+        _extend(path, stored["steps"], settings, is_finished)
+    elif is_finished:
+        unlock_directory(path)
+        return RunDirectory(path, settings, is_finished=True)
+    return RunDirectory(path, settings, resume=True)
+
+
+def _extend(path: pathlib.Path, steps: int, settings: dict, is_finished: bool) -> None:
+    """Gives the run in a directory, of `steps`, the number of steps of these settings."""
+    saved = checkpoint_paths(path / CHECKPOINTS)
+    done = checkpoint_step(saved[-1]) if saved else 0
+    if settings["steps"] < done or (is_finished and not saved):
+        has = f"{done} of which are done" if saved else "and its checkpoint was deleted"
+        raise FileExistsError(
+            f"{path} holds a run of {steps} steps, {has}: it cannot be given {settings['steps']} steps. Start a new "
+            f"run in another --output with --init {path}."
+        )
+    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], steps, done)
+    (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
+    flush(path)
+    write_json(path / SETTINGS, settings)
+
+
+def _with_decided(settings: dict, stored: dict, decided: Sequence[str]) -> dict:
+    return settings | {name: stored[name] for name in decided if settings[name] is None and name in stored}
+
+
 def _check_record(path: pathlib.Path, inputs_now: dict, examples: dict) -> None:
-    try:
-        record = read_json(path / INPUTS)
-        versions_then = record["versions"]
-        since = record["recorded"]
-        check_inputs(path, record["inputs"], inputs_now, since)
-        if changed := differing(record["examples"], examples):
-            raise ValueError(
-                f"{path}: a run has the examples it was started with ({since}). Received: other rows in "
-                f"{' and '.join(changed)}. Give the same rows, or start a new run with another --output."
-            )
-    except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
+    """Raises ValueError unless the run in a directory has these inputs and examples; warns of other versions."""
+    record = read_json(path / INPUTS)
+    since = record["recorded"]
+    check_inputs(path, record["inputs"], inputs_now, since)
+    if changed := differing(record["examples"], examples):
         raise ValueError(
-            f"{path / INPUTS} is missing or damaged ({error!r}): it records the inputs that the run was started with, "
-            "without which it cannot resume. Restore it, or start another run with another --output."
-        ) from error
-    if versions_then != (versions_now := versions()):
+            f"{path}: a run has the examples it was started with ({since}). Received: other rows in "
+            f"{' and '.join(changed)}. Give the same rows, or start a new run with another --output."
+        )
+    versions_then, versions_now = record["versions"], versions()
+    if versions_then != versions_now:
         changed = ", ".join(
             f"{name} {versions_then.get(name)} then, {versions_now.get(name)} now"
             for name in differing(versions_then, versions_now)
@@ -323,74 +327,12 @@ def _delete_contents(path: pathlib.Path) -> None:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
 
-def _not_finite(value, name: str = "") -> Iterator[str]:
-    """ "name = value" of every number in nested dicts and lists that is not finite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield f"{name} = {value}"
-    elif isinstance(value, dict | list | tuple):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _not_finite(inner, f"{name}.{key}" if name else str(key))
-
-
-def _read_settings(path: pathlib.Path) -> dict | None:
-    """The settings of the run in a directory; None if there are none: the directory is not a run."""
-    if not (path / SETTINGS).exists():
-        return None
-    try:
-        return read_json(path / SETTINGS)
-    except ValueError as error:
-        raise FileExistsError(
-            f"{path} holds a run whose settings cannot be read: {error} Put {SETTINGS} back, or start another run with "
-            "another --output."
-        ) from error
-
-
 def _check_worker(path: pathlib.Path, settings: dict, inputs: dict) -> None:
     """Raises ValueError unless this worker has the settings of the first; paths of inputs may differ."""
-    first = _read_settings(path)
+    first = read_json(path / SETTINGS)
     if names := [name for name in differing(first, settings) if name not in inputs]:
         changes = ", ".join(f"{name}: {first.get(name)!r} there, {settings.get(name)!r} here" for name in names)
         raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
-
-
-def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | None, can_overwrite: bool = True) -> bool:
-    """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
-    stored = _read_settings(path)
-    finished = (path / METRICS).exists()
-    names = None if stored is None else differing(stored, settings)
-    # Only the run's length differs; the warm-up is by default a fraction of it.
-    extended = schedule is not None and names is not None and {"steps"} <= set(names) <= {"steps", "warmup_steps"}
-    if not extended and (names is None or names or finished):
-        raise FileExistsError(_what_is_there(path, stored, settings, finished, can_overwrite))
-    return extended
-
-
-def _check_settings(path: pathlib.Path, settings: dict) -> None:
-    """Raises FileExistsError unless the finished run in the directory has these settings."""
-    stored = _read_settings(path)
-    if stored is None or differing(stored, settings):
-        raise FileExistsError(_what_is_there(path, stored, settings, finished=True, can_overwrite=True))
-
-
-def _extend_run(path: pathlib.Path, settings: dict, schedule: Callable) -> None:
-    """Gives the run in the directory the number of steps of these settings."""
-    stored = _read_settings(path)
-    finished = (path / METRICS).exists()
-    saved = checkpoint_paths(path / CHECKPOINTS)
-    if saved:
-        done = checkpoint_step(saved[-1])
-    else:
-        done = stored["steps"] if finished else 0
-    _check_settings_extension(path, stored, settings, schedule, done)
-    if finished and not saved:
-        raise FileExistsError(
-            f"{path} holds a finished run of {stored['steps']} steps, whose checkpoint was deleted: it cannot be given "
-            f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
-        )
-    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], stored["steps"], done)
-    (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
-    flush(path)
-    write_json(path / SETTINGS, settings)
 
 
 def _describe_contents(path: pathlib.Path) -> str:
@@ -400,23 +342,6 @@ def _describe_contents(path: pathlib.Path) -> str:
     names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir() if entry.name != LOCK)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"{len(files)} files, {size / 2**20:.1f} MiB: {shown}"
-
-
-def _check_settings_extension(path: pathlib.Path, stored: dict, settings: dict, schedule: Callable, done: int) -> None:
-    def check(settings):
-        check_extension(path, schedule(stored), schedule(settings), done, stored["steps"], settings["steps"])
-
-    try:
-        check(settings)
-    except FileExistsError as error:
-        warmup = stored.get("warmup_steps")  # by default a fraction of the steps, so that it changes with them
-        if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
-            raise
-        check(settings | {"warmup_steps": warmup})
-        raise FileExistsError(
-            f"{path} was started with {warmup} steps of warm-up, and {settings['steps']} steps would have "
-            f"{settings['warmup_steps']}. Give --warmup-steps {warmup}: with that the run can be extended."
-        ) from error
 
 
 def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool, can_overwrite: bool) -> str:
@@ -443,27 +368,3 @@ def _is_trained_model(stored: dict | None, settings: dict) -> bool:
     """Whether only the model differs, and that by the hash of one in memory, which a run trains itself."""
     names = [] if stored is None else differing(stored, settings)
     return names in (["init"], ["source"]) and all(isinstance(of.get(names[0]), dict) for of in (stored, settings))
-
-
-def check_extension(
-    run: str | os.PathLike, there: Callable, now: Callable, done: int, steps_there: int, steps_now: int
-) -> None:
-    """Raises FileExistsError unless the steps done would have been the same in a run of `steps_now` steps.
-
-    They are the same if their learning rates are: always with a constant rate, but only during the warm-up with a
-    linear decay, whose slope depends on the number of steps.
-    """
-    wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
-    if done > steps_now:
-        raise FileExistsError(f"{wanted}. Give at least {done} steps, or choose another --output.")
-    steps = np.arange(done)
-    rates = [np.broadcast_to(np.asarray(schedule(steps)), [done]) for schedule in (there, now)]
-    differ = np.flatnonzero(rates[0] != rates[1])
-    if differ.size:
-        step = int(differ[0])
-        raise FileExistsError(
-            f"{wanted}, because the learning rate depends on the number of steps: at step {step} it was "
-            f"{rates[0][step]:.4g}, of {steps_now} steps it would have been {rates[1][step]:.4g}. Start a new run in "
-            f"another --output with --init {run} (once this one is finished), or choose a schedule that is constant "
-            "after its warm-up from the start."
-        )

@@ -6,8 +6,8 @@ A batch size that rises divides phases into stages.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import keras
 
@@ -127,11 +127,13 @@ class LearningRate:
         return min(_WARMUP, math.ceil(steps * _WARMUP_PROPORTION))
 
     def of_run(self, steps: int) -> keras.optimizers.schedules.LearningRateSchedule:
-        """The schedule of a run of `steps`."""
+        """The schedule of a run of `steps`: appendix A.2's, or with a constant rate after the warm-up."""
         warmup = self.warmup(steps)
-        return make_schedule(
-            {"learning_rate": self.peak, "warmup_steps": warmup, "steps": steps, "schedule": self.schedule}
-        )
+        if self.schedule == "linear":
+            return WarmupLinearDecay(self.peak, warmup, steps)
+        if self.schedule == "constant":
+            return WarmupStableDecay(self.peak, warmup)
+        return WarmupStableDecay(self.peak, warmup, steps, min(math.ceil(_DECAY_FRACTION * steps), steps - warmup))
 
 
 def plan_phases(
@@ -157,18 +159,6 @@ def plan_phases(
             f"pretrain: `phases` have sequence lengths. Received: sequence_length={sequence_length} as well"
         )
     return planned
-
-
-def make_schedule(settings: Mapping[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:
-    """The learning rate schedule of these settings: appendix A.2's, or with a constant rate after the warm-up."""
-    peak = settings["learning_rate"]
-    warmup = settings["warmup_steps"]
-    steps = settings["steps"]
-    if settings["schedule"] == "linear":
-        return WarmupLinearDecay(peak, warmup, steps)
-    if settings["schedule"] == "constant":
-        return WarmupStableDecay(peak, warmup)
-    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_FRACTION * steps), steps - warmup))
 
 
 def read_phases(

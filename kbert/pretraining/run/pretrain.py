@@ -226,7 +226,7 @@ def pretrain(
     settings = record(pretrain, locals())
     from kbert.inspection.board.tensor_board import log_directory
     from kbert.keras_compat import seeded
-    from kbert.pretraining.run.course import Course, LearningRate, make_schedule, plan_phases, read_ramp
+    from kbert.pretraining.run.course import Course, LearningRate, plan_phases, read_ramp
     from kbert.pretraining.run.source import RowOptions, corpus_source, is_text, records_place
     from kbert.pretraining.run.starting_model import Start
     from kbert.training.callbacks import callback_list
@@ -265,11 +265,11 @@ def pretrain(
         model = _for_plain_rows(data.starting_model(start, hardware, keep_given=dry_run), hardware, execution)
     if not dry_run:
         settings |= _resolved_settings(corpus, data, start, rate, hours, phases is None)
-    extendable = hours is None and len(course.stages) == 1  # else a longer run would have had other steps so far
+    extendable = hours is None and len(course.stages) == 1 and schedule == "constant"  # so far the steps are the same
     run = None
     if output is not None and not dry_run:
         inputs = _inputs(corpus, output, vocabulary, init, masking.names)
-        rule = {"schedule": make_schedule if extendable else None, "decided": ["packed", "steps"]}
+        rule = {"extendable": extendable, "decided": ["packed", "steps"]}
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="kbert.pretrain", **rule)
     path = None if run is None else run.path
     with records_place(path) as place:
@@ -302,7 +302,7 @@ def pretrain(
         log, best = _train(trained, data, evaluations, about_data, run, examples, callbacks, **every)
         scores = _scores(trained, evaluations[course.stages[-1].phase])
         metrics = scores | _metrics(log, course, trained, about_data, best)
-        keep = {"keep_checkpoint": extendable and schedule == "constant", "keep_every": keep_every, "keep_step": best}
+        keep = {"keep_checkpoint": extendable, "keep_every": keep_every, "keep_step": best}
         _finish(run, board, hardware, model, data, metrics, scores, settings | {"steps": course.steps}, **keep)
     return PretrainingRun(metrics, log.records, model, data.tokenizer, _model_settings(data, model), path)
 

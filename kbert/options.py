@@ -14,7 +14,7 @@ import os
 import pathlib
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from kbert.aliases import PathLike
@@ -146,12 +146,13 @@ def _meant(name, parameters) -> str:
         group = parameter.annotation
         if _is_group(group) and name in (field.name for field in dataclasses.fields(group)):
             return f"It is a field of `{parameter.name}`: {parameter.name}={group.__name__}({name}=…)"
-    return _nearest(name, parameters)
+    return suggest(name, parameters)
 
 
-def _nearest(name, names) -> str:
+def suggest(name: str, names: Iterable[str], otherwise: str | None = None) -> str:
+    """The sentence of an error about an unknown name: what was meant, or `otherwise`. Defaults to all names."""
     near = difflib.get_close_matches(name, names, 1)
-    return f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}"
+    return f"Did you mean `{near[0]}`?" if near else otherwise or f"Known: {', '.join(names)}"
 
 
 def _is_group(annotation) -> bool:
@@ -182,24 +183,13 @@ def record(function: Callable, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grouped(function: Callable, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, with the fields of groups in their groups: the opposite of `record`.
-
-    Raises:
-        TypeError: an unknown name; the message has the option that was probably meant.
-    """
-    parameters = inspect.signature(function).parameters
-    groups = {name: each.default for name, each in parameters.items() if isinstance(each.default, Options)}
-    owners = {field.name: name for name, group in groups.items() for field in dataclasses.fields(group)}
-    arguments: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in parameters and name not in groups:
-            arguments[name] = value
-        elif name in owners:
-            group = owners[name]
-            arguments[group] = dataclasses.replace(arguments.get(group, groups[group]), **{name: value})
-        else:
-            names = [each for each in (*parameters, *owners) if each not in groups]
-            raise TypeError(f"unknown option `{name}`. {_nearest(name, names)}")
+    """The arguments of a call, with the fields of groups in their groups: the opposite of `record`."""
+    arguments = dict(values)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if isinstance(group := parameter.default, Options):
+            own = {field.name for field in dataclasses.fields(group)} & values.keys()
+            if fields := {field: arguments.pop(field) for field in own}:
+                arguments[name] = dataclasses.replace(group, **fields)
     return arguments
 
 

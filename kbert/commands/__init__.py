@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 
 import kbert
-from kbert.cli import run_command, suggest
+from kbert.cli import refuse, run_command
 from kbert.commands import finetuning, inspecting, predicting, pretraining, serving
+from kbert.options import suggest
 
 GROUPS = {
     "pre-train": pretraining.COMMANDS,
@@ -39,6 +40,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif word == "--version":
         print(kbert.__version__)
     elif word not in COMMANDS:
-        sys.exit(f"error: unknown command {word!r}. {suggest(word, COMMANDS, 'kbert --help lists them')}")
+        refuse(f"unknown command {word!r}. {suggest(word, COMMANDS)}")
     else:
         run_command(COMMANDS[word], argv[1:], f"kbert {word}")

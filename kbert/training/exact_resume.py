@@ -1,7 +1,8 @@
-"""The state of a training run on disk, and the callback that stores it: written atomically, checked when read."""
+"""The state of a training run on disk, and the callback that stores and restores it."""
 
 import atexit
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -29,77 +30,75 @@ from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_pa
 
 _LOGGER = logging.getLogger("kbert")
 STATES = "callbacks.npz"  # arrays of the states of callbacks
+_KEPT = 2  # checkpoints: the last, and one in case it is damaged
 
 
-class Checkpoints:
-    """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
+def save_checkpoint(directory: pathlib.Path, model: keras.Model, step: int, states: Sequence[dict] = ()) -> None:
+    """Writes the state of a training after `step` steps: weights, optimizer, dropout's random generators, callbacks.
 
-    Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format or, on the JAX backend, NumPy's
-    .npz; both carry checksums) and a manifest of the variables. One that was damaged is reported and the previous one
-    is used. Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may
-    resume with another number of replicas.
+    It is a directory `step-0000001200` with the values (TensorFlow's checkpoint format or, on the JAX backend, NumPy's
+    .npz; both carry checksums) and a manifest of the variables. Values are stored as plain tensors, in the order of
+    `model.variables`, then the optimizer's: a run may resume with another number of replicas.
+
+    Args:
+        directory: receives the checkpoint.
+        model: compiled, with a built optimizer.
+        step: updates done.
+        states: what callbacks have for `get_state()`: dicts of what JSON can hold, and of lists of arrays.
     """
+    variables = [*model.variables, *model.optimizer.variables]
+    arrays = {}
+    facts = []
+    for number, state in enumerate(states):
+        facts.append(dict(state))
+        for name, value in state.items():
+            if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+                facts[-1][name] = len(value)
+                arrays |= {f"{number}/{name}/{i}": storable(array) for i, array in enumerate(value)}
+    described = [_describe(variable) for variable in variables]
+    manifest = {"step": step, "variables": described, "facts": {"callbacks": facts}}
 
-    def __init__(self, directory: str | os.PathLike, model: keras.Model, keep: int = 2, keep_every: int | None = None):
-        self.directory = pathlib.Path(directory)
-        self.model = model
-        self.keep = max(1, keep)
-        self.keep_every = keep_every
-        self.facts: dict = {}  # what was given to `save` of the checkpoint that was restored
-        self.arrays: dict[str, np.ndarray] = {}  # the same
+    def write(directory):
+        _write_values(directory, variables)
+        if arrays:
+            np.savez(directory / STATES, **arrays)
+        write_json(directory / MANIFEST, manifest)
+
+    needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
+    needed += sum(array.nbytes for array in arrays.values())
+    write_directory(directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
+
+
+def restore_checkpoint(directory: pathlib.Path, model: keras.Model) -> tuple[int, list[dict]]:
+    """Sets a model and its optimizer to the newest intact checkpoint. A damaged one is reported.
+
+    Returns:
+        (its step, the `states` that were saved with it); (0, []) if there is none.
+    """
+    if directory.is_dir() and is_chief(model):
+        remove_partial(directory)
+    with strategy_scope(model):
         if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
-            with strategy_scope(model):
-                model.optimizer.build(model.trainable_variables)
-
-    def save(
-        self, step: int, facts: dict | None = None, arrays: dict[str, np.ndarray] | None = None, best: int | None = None
-    ) -> None:
-        """Writes the state after `step` steps, and deletes all but the last `keep` checkpoints and those to be kept."""
-        variables = self._variables()
-        manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
-
-        def write(directory):
-            _write_values(directory, variables)
-            if arrays:
-                np.savez(directory / STATES, **{name: storable(value) for name, value in arrays.items()})
-            write_json(directory / MANIFEST, manifest)
-
-        needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
-        needed += sum(value.nbytes for value in (arrays or {}).values())
-        write_directory(self.directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
-        saved = checkpoint_paths(self.directory)
-        done = [path for path in saved if checkpoint_step(path) <= step]  # those beyond it are damaged
-        for old in done[: -self.keep]:
-            if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def restore(self) -> int:
-        """Sets the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
-        if self.directory.is_dir() and is_chief(self.model):
-            remove_partial(self.directory)
-        for path in reversed(checkpoint_paths(self.directory)):
-            try:
-                manifest, values = read_step_checkpoint(path)
-                arrays = _read_arrays(path / STATES)
-            except Exception as error:  # what a damaged file raises depends on where it is damaged
-                reason = f"{type(error).__name__}: {str(error)[:200]}"
-                _LOGGER.warning("Checkpoint %s is damaged (%s): trying the previous one.", path, reason)
-                continue
-            variables = self._variables()
-            _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
-            with strategy_scope(self.model):
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
-            self.facts, self.arrays = manifest["facts"], arrays
-            return manifest["step"]
-        return 0
-
-    def steps(self) -> list[int]:
-        """The steps of the checkpoints on disk, in order."""
-        return [checkpoint_step(path) for path in checkpoint_paths(self.directory)]
-
-    def _variables(self) -> list:
-        return [*self.model.variables, *self.model.optimizer.variables]
+            model.optimizer.build(model.trainable_variables)
+    for path in reversed(checkpoint_paths(directory)):
+        try:
+            manifest, values = read_step_checkpoint(path)
+            arrays = _read_arrays(path / STATES)
+        except Exception as error:  # what a damaged file raises depends on where it is damaged
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            _LOGGER.warning("Checkpoint %s is damaged (%s): trying the previous one.", path, reason)
+            continue
+        variables = [*model.variables, *model.optimizer.variables]
+        _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
+        with strategy_scope(model):
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        states = manifest["facts"]["callbacks"]
+        for number, state in enumerate(states):
+            for name in [name for name in state if f"{number}/{name}/0" in arrays]:
+                state[name] = [arrays[f"{number}/{name}/{i}"] for i in range(state[name])]
+        return manifest["step"], states
+    return 0, []
 
 
 def _describe(variable) -> dict:
@@ -124,18 +123,16 @@ def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _check_same(path: pathlib.Path, stored: list[dict], own: list[dict]) -> None:
     """Shapes and types in order; not paths, because Keras numbers layer names differently in each process."""
-    help_line = "Continue with the settings the run was started with, or start another run in another directory."
-    for old, new in zip(stored, own, strict=False):
-        if (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
-            raise ValueError(
-                f"Checkpoint {path} is of another model or optimizer. Expected {new['path']} {new['shape']} "
-                f"{new['dtype']}. Received: {old['path']} {old['shape']} {old['dtype']}. {help_line}"
+    for old, new in itertools.zip_longest(stored, own):
+        if not (old and new) or (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
+            expected, received = (
+                f"{each['path']} {each['shape']} {each['dtype']}" if each else "no more variables"
+                for each in (new, old)
             )
-    if len(stored) != len(own):
-        raise ValueError(
-            f"Checkpoint {path} is of another model or optimizer. Expected {len(own)} variables. "
-            f"Received: {len(stored)}. {help_line}"
-        )
+            raise ValueError(
+                f"Checkpoint {path} is of another model or optimizer. Expected {expected}. Received: {received}. "
+                "Continue with the settings the run was started with, or start another run in another directory."
+            )
 
 
 class ExactResume(keras.callbacks.Callback):
@@ -158,8 +155,7 @@ class ExactResume(keras.callbacks.Callback):
         model: compiled, built under its strategy's scope.
         steps_per_epoch: that of `fit`.
         every: steps between two checkpoints; None: at the end of each epoch.
-        keep: how many checkpoints are kept.
-        keep_every: steps: checkpoints at its multiples are all kept; None: only the last `keep`.
+        keep_every: steps: checkpoints at its multiples are all kept; None: only the last two.
         keep_step: function that returns a step whose checkpoint is kept, too, or None.
         callbacks: the other callbacks. Those with the methods `get_state()` and `set_state(state)`, such as
             `DevScoring`, have their state stored with each checkpoint and restored: a dict of what JSON can hold, and
@@ -199,7 +195,6 @@ class ExactResume(keras.callbacks.Callback):
         steps_per_epoch: int | None = None,
         *,
         every: int | None = None,
-        keep: int = 2,
         keep_every: int | None = None,
         keep_step: Callable[[], int | None] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -223,11 +218,18 @@ class ExactResume(keras.callbacks.Callback):
         self.keep_step = keep_step
         self.callbacks = [each for each in callbacks if hasattr(each, "get_state") and hasattr(each, "set_state")]
         self.signals: DeferredSignals | None = None
-        self._checkpoints = Checkpoints(self.output / CHECKPOINTS, model, keep, self.keep_every)
-        self.step = self.saved = self._checkpoints.restore()
+        self.step, states = restore_checkpoint(self.output / CHECKPOINTS, model)
+        self.saved = self.step
         if self.step:
             _LOGGER.info("%s: resuming from the checkpoint of step %s.", self.output, self.step)
-            self._set_states()
+            if len(states) != len(self.callbacks):
+                raise ValueError(
+                    f"ExactResume: the checkpoint of step {self.step} in {self.output} has the states of {len(states)} "
+                    f"callbacks. Received: {len(self.callbacks)} with `get_state` and `set_state`. Pass the same "
+                    "callbacks as before, in the same order."
+                )
+            for callback, state in zip(self.callbacks, states, strict=True):
+                callback.set_state(state)
         self.epoch, rest = divmod(self.step, steps_per_epoch or 1)
         if rest:
             raise ValueError(
@@ -252,8 +254,7 @@ class ExactResume(keras.callbacks.Callback):
             with DeferredSignals() as self.signals:
                 yield
         except KeyboardInterrupt as error:
-            saved = [done for done in self._checkpoints.steps() if done <= self.step]  # those beyond it are damaged
-            start = f"the checkpoint of step {saved[-1]} in {self.output}" if saved else "the start: there is none yet"
+            start = f"the checkpoint of step {self.saved} in {self.output}" if self.saved else "the start"
             report = f"Interrupted after step {self.step}. The same command resumes from {start}."
             _LOGGER.warning("\n%s", report)
             if isinstance(error, Interrupted):
@@ -280,31 +281,15 @@ class ExactResume(keras.callbacks.Callback):
 
     def _save(self):
         check_finite(self.model, self.saved, self.step)
-        self.saved = self.step
         if is_chief(self.model):
-            states, arrays = [], {}
-            for number, callback in enumerate(self.callbacks):
-                states.append({})
-                for name, value in callback.get_state().items():
-                    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-                        arrays |= {f"{number}/{name}/{i}": array for i, array in enumerate(value)}
-                        value = len(value)
-                    states[-1][name] = value
+            directory = self.output / CHECKPOINTS
+            save_checkpoint(directory, self.model, self.step, [callback.get_state() for callback in self.callbacks])
             best = None if self.keep_step is None else self.keep_step()
-            self._checkpoints.save(self.step, {"callbacks": states}, arrays, best)
+            done = [path for path in checkpoint_paths(directory) if checkpoint_step(path) <= self.step]
+            for old in done[:-_KEPT]:  # those beyond this step are damaged
+                if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
+                    shutil.rmtree(old, ignore_errors=True)
+        self.saved = self.step
         if self.signals is not None:
             self.signals.deferring = False
             self.signals.check()
-
-    def _set_states(self):
-        arrays, states = self._checkpoints.arrays, self._checkpoints.facts["callbacks"]
-        if len(states) != len(self.callbacks):
-            raise ValueError(
-                f"ExactResume: the checkpoint of step {self.step} in {self.output} has the states of {len(states)} "
-                f"callbacks. Received: {len(self.callbacks)} with `get_state` and `set_state`. Pass the same callbacks "
-                "as before, in the same order."
-            )
-        for number, (callback, state) in enumerate(zip(self.callbacks, states, strict=True)):
-            of_arrays = {name for name in state if f"{number}/{name}/0" in arrays}
-            lists = {name: [arrays[f"{number}/{name}/{i}"] for i in range(state[name])] for name in of_arrays}
-            callback.set_state(state | lists)

@@ -16,7 +16,7 @@ from kbert.corpus.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
-from kbert.training.exact_resume import Checkpoints
+from kbert.training.exact_resume import save_checkpoint
 from kbert.training.run_directory import open_run
 from kbert.training.run_log import RunLog
 
@@ -57,11 +57,11 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path):
 
 def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):
     model = tiny.model()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", model)
+    model.optimizer.build(model.trainable_variables)
     size = sum(variable.numpy().nbytes for variable in [*model.variables, *model.optimizer.variables])
     monkeypatch.setattr(os, "fsync", _full)
     with pytest.raises(FullDisk, match=f"checkpoints/step-0000000004: not written, .*: {size / 1e6:.1f} MB are needed"):
-        checkpoints.save(4)
+        save_checkpoint(tmp_path / "checkpoints", model, 4)
     assert not list((tmp_path / "checkpoints").iterdir())
 
 

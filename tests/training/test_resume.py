@@ -19,7 +19,7 @@ from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
 from kbert.training import ExactResume
-from kbert.training.exact_resume import Checkpoints
+from kbert.training.exact_resume import restore_checkpoint, save_checkpoint
 
 STEPS = 3
 
@@ -119,30 +119,30 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupt
     assert without_times(again) == without_times(history)
 
 
-@pytest.mark.parametrize("keep", [1, 2])
-def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path, keep):
+def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path):
     """A run whose last checkpoints are damaged starts before them: what it saves until then must stay."""
     for step in (8, 11):
-        damaged = tmp_path / f"step-{step:010d}"
-        damaged.mkdir()
+        damaged = tmp_path / "checkpoints" / f"step-{step:010d}"
+        damaged.mkdir(parents=True)
         (damaged / "manifest.json").write_text("{")
     model = tiny.model()
-    checkpoints = Checkpoints(tmp_path, model, keep)
-    assert checkpoints.restore() == 0
-    for step in (4, 6):
-        checkpoints.save(step)
-        assert Checkpoints(tmp_path, model, keep).restore() == step
-    checkpoints.save(8)
-    checkpoints.save(11)
-    assert checkpoints.steps() == [8, 11][-keep:] and checkpoints.restore() == 11
+    resume = ExactResume(tmp_path, model)
+    resume.set_model(model)
+    assert resume.step == 0
+    for step in (4, 6, 8, 11):
+        resume.step = step
+        resume.on_train_end()
+        assert ExactResume(tmp_path, model).step == step
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["step-0000000008", "step-0000000011"]
 
 
 @pytest.mark.parametrize("name", ["run[a]", "back\\slash"])
 def test_a_directory_that_tensorflow_reads_as_a_pattern(tmp_path, name):
     """Its checkpoints were taken for damaged ones, and the run started anew."""
-    checkpoints = Checkpoints(tmp_path / name, tiny.model())
-    checkpoints.save(4)
-    assert checkpoints.restore() == 4
+    model = tiny.model()
+    model.optimizer.build(model.trainable_variables)
+    save_checkpoint(tmp_path / name, model, 4)
+    assert restore_checkpoint(tmp_path / name, model) == (4, [])
 
 
 def test_another_models_checkpoint_is_an_error(uninterrupted):
@@ -178,7 +178,7 @@ def test_interrupting_says_how_to_go_on(tmp_path, caplog):
 def test_validation_and_intervals(tmp_path):
     model = tiny.model()
     scoring = [tiny.held_out(model, tiny.make_dataset(500), 2, due=[0, 5, 9])]
-    history = tiny.train(model, tiny.make_dataset, 9, tmp_path, window=2, every=3, scoring=scoring, keep=5)
+    history = tiny.train(model, tiny.make_dataset, 9, tmp_path, window=2, every=3, scoring=scoring, keep_every=3)
     assert [r["step"] for r in history] == [0, 2, 3, 4, 5, 6, 8, 9]  # none divides another
     assert [r["step"] for r in history if "val_loss" in r] == [0, 5, 9] and "loss" not in history[0]
     assert {"val_mlm_accuracy", "val_mlm_cross_entropy", "val_nsp_accuracy"} <= set(history[-1])
@@ -216,13 +216,13 @@ def make_classifier():
 def test_checkpoints_of_bfloat16(tmp_path, monkeypatch, backend):
     model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=2, dtype="bfloat16")
     model.compile(kbert.AdamW(1e-3))
-    checkpoints = Checkpoints(tmp_path, model)
+    model.optimizer.build(model.trainable_variables)
     weights = model.get_weights()
     with monkeypatch.context() as patch:
         patch.setattr(keras.backend, "backend", lambda: backend)
-        checkpoints.save(3)
+        save_checkpoint(tmp_path, model, 3)
     model.set_weights([0 * value for value in weights])
-    assert checkpoints.restore() == 3
+    assert restore_checkpoint(tmp_path, model) == (3, [])
     assert_arrays_equal(model.get_weights(), weights)
 
 

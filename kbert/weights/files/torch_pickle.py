@@ -5,20 +5,21 @@ become plain records, and every other name is refused before anything is called.
 does not depend on torch.
 """
 
+import contextlib
 import dataclasses
 import io
 import math
 import os
+import pathlib
 import pickle
 import reprlib
 import zipfile
-import zlib
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401  # registers bfloat16 in NumPy
 import numpy as np
 
-from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
+from kbert.weights.files.plain_pickle import PlainDict, RefusedPickle, read_pickle
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
@@ -36,20 +37,6 @@ _DTYPES = {
     "BoolStorage": "bool",
 }
 _MOST_AXES = 8
-_DAMAGE = (  # what zipfile and pickle raise for files that are truncated, altered, or of another kind
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    RuntimeError,
-    ValueError,
-    OSError,
-)
 
 
 class TorchPickleFile:
@@ -57,158 +44,114 @@ class TorchPickleFile:
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = checked_file(path)
-        try:
-            self._zip = zipfile.is_zipfile(self.path)
-            self._views = self._open_zip() if self._zip else self._open_stream()
-        except RefusedPickle as error:
-            raise self._error(
-                f"it is refused: {error}, which no file of weights needs; loading it could run any "
-                "program. Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
-            ) from None
-        except _DAMAGE as error:
-            if isinstance(error, ValueError) and str(self.path) in str(error):
-                raise
-            raise self._error(
-                f"it cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
-                "something else than a saved state_dict."
-            ) from None
-        self.tensors = {name: self._checked(name, view) for name, view in self._views.items()}
-        storages = {view.storage for view in self._views.values()}
-        if len({storage.key for storage in storages}) < len(storages):
-            raise self._error("it is corrupted: it reads the same data as of two types or sizes.")
-        stored = sum(storage.size for storage in storages)
-        described = sum(math.prod(info.shape) for info in self.tensors.values())
-        if described > 2 * stored:  # a tied table occurs twice
-            raise self._error(
-                f"its tensors have {described} elements. Received: a file with {stored}. It is corrupted, or made to "
-                "take memory."
-            )
+        with _named(self.path):
+            self._form = (_Zip if zipfile.is_zipfile(self.path) else _Stream)(self.path)
+            self._views = self._form.views
+            storages = {view.storage for view in self._views.values()}
+            if len({storage.key for storage in storages}) < len(storages):
+                raise ValueError("the same data as of two types or sizes")
+            described, stored = (sum(each.nbytes for each in group) for group in (self._views.values(), storages))
+            size = self.path.stat().st_size
+            if stored > size or described > 2 * stored:  # a tied table occurs twice
+                raise ValueError(f"{described} bytes of tensors in {stored} bytes of data in a file of {size} bytes")
+        self.tensors = {name: TensorInfo(view.shape, view.storage.dtype) for name, view in self._views.items()}
 
     def read(self, name: str) -> np.ndarray:
         view = self._views[name]
-        storage = view.storage
-        stored = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype).newbyteorder(self._order)
-        try:
-            data = np.frombuffer(self._bytes(storage), dtype=stored)
-        except _DAMAGE as error:
-            raise self._error(f"the tensor {name!r} cannot be read: {error!r}. The file is corrupted.") from None
-        strides = tuple(stride * stored.itemsize for stride in view.strides)
-        # In bounds: `_checked` has compared the last element's index with the number of elements.
-        values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
-        values = np.array(values, dtype=stored.newbyteorder("="), order="C")
-        return values.view(ml_dtypes.bfloat16).astype("float32") if storage.dtype == "bfloat16" else values
+        dtype = np.dtype(view.storage.dtype)
+        with _named(self.path, f"the tensor {name!r}"):
+            offset, *strides = (number * dtype.itemsize for number in (view.offset, *view.strides))
+            # In bounds, or a ValueError of NumPy.
+            values = np.ndarray(view.shape, dtype, self._form.read(view.storage), offset, strides)
+        return values.astype("float32" if dtype == "bfloat16" else dtype, order="C", copy=False)
 
-    def _checked(self, name: str, view: "_TensorView") -> TensorInfo:
-        numbers = (view.offset, *view.shape, *view.strides)
-        if len(view.shape) != len(view.strides) or not all(0 <= n < 2**63 for n in numbers):
-            raise self._error(f"the tensor {name!r} makes no sense. Received: {view}")
-        empty = 0 in view.shape
-        last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-        if not empty and last >= view.storage.size:
-            raise self._error(f"it is corrupted: the tensor {name!r} reaches to element {last} of {view.storage.size}.")
-        if not empty and math.prod(view.shape) > view.storage.size:
-            raise self._error(f"it is corrupted: the tensor {name!r} has more elements than its data. Received: {view}")
-        return TensorInfo(view.shape, view.storage.dtype)
 
-    def _open_zip(self) -> "dict[str, _TensorView]":
-        with zipfile.ZipFile(self.path) as archive:
-            self._sizes = self._member_sizes(archive)
-            pickles = [name for name in self._sizes if name == "data.pkl" or name.endswith("/data.pkl")]
-            if len(pickles) != 1:
-                raise self._error("it is a zip file, but not a PyTorch checkpoint: it has no data.pkl.")
-            self._root = pickles[0].removesuffix("data.pkl")
-            order = b"little"
-            if self._root + "byteorder" in self._sizes:
-                order = self._read_member(archive, self._root + "byteorder", len("little"))
-            if order not in (b"little", b"big"):
-                raise self._error(f"byteorder must be little or big. Received: {order!r}")
-            self._order = ">" if order == b"big" else "<"
-            views = self._state_dict(io.BytesIO(self._read_member(archive, pickles[0], _LARGEST_PICKLE)))
-        for storage in {view.storage for view in views.values()}:
+@contextlib.contextmanager
+def _named(path, what="it"):
+    """Names the file in errors. If it is damaged, zipfile, pickle and NumPy raise nearly anything."""
+    try:
+        yield
+    except RefusedPickle as error:
+        raise ValueError(
+            f"{str(path)!r}: it is refused: {error}, which no file of weights needs; loading it could run any program. "
+            "Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
+        ) from None
+    except Exception as error:
+        problem = error if isinstance(error, ValueError | pickle.UnpicklingError) else repr(error)
+        raise ValueError(
+            f"{str(path)!r}: {what} cannot be read as PyTorch's: {problem}. The file is truncated, corrupted, or "
+            "something else than a saved state_dict."
+        ) from None
+
+
+class _Zip:
+    """The form since PyTorch 1.6: an uncompressed zip file of a pickle and the data."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._archive = zipfile.ZipFile(path)
+        names = self._archive.namelist()
+        pickles = [name for name in names if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise ValueError(f"a zip file must have one data.pkl. Received: {len(pickles)}")
+        self._root = pickles[0].removesuffix("data.pkl")
+        if self._root + "byteorder" in names and (order := self._read("byteorder", len("little"))) != b"little":
+            raise ValueError(f"byteorder must be little. Received: {order!r}")
+        self.views = _state_dict(io.BytesIO(self._read("data.pkl", _LARGEST_PICKLE)))
+        for storage in {view.storage for view in self.views.values()}:
             name = self._root + "data/" + storage.key
-            if self._sizes.get(name, -1) != storage.nbytes:
-                raise self._error(
-                    f"it is truncated or corrupted: {name} should have {storage.nbytes} bytes. "
-                    f"Received: {self._sizes.get(name, 'no such entry')}"
-                )
-        return views
+            if (size := self._archive.getinfo(name).file_size) != storage.nbytes:
+                raise ValueError(f"{name} should have {storage.nbytes} bytes. Received: {size}")
 
-    def _member_sizes(self, archive: zipfile.ZipFile) -> dict[str, int]:
-        """Sizes of the entries; all are uncompressed, so together they take no more than the file."""
-        sizes = {}
-        for info in archive.infolist():
-            if info.filename in sizes:
-                raise self._error(f"the entry {info.filename!r} occurs twice. Refused.")
-            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-                raise self._error(f"the entry {info.filename!r} is compressed, which torch never does. Refused.")
-            sizes[info.filename] = info.file_size
-        if sum(sizes.values()) > self.path.stat().st_size:
-            raise self._error("it is corrupted: its entries take more bytes than the file has.")
-        return sizes
+    def read(self, storage: "_StoredData") -> bytes:
+        return self._read("data/" + storage.key, storage.nbytes)
 
-    def _read_member(self, archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-        if self._sizes[name] > most:
-            raise self._error(f"the entry {name} must have at most {most} bytes. Received: {self._sizes[name]}")
-        return archive.read(name)
+    def _read(self, name, most):
+        info = self._archive.getinfo(self._root + name)
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > most:
+            raise ValueError(f"{name} must have at most {most} bytes, uncompressed. Received: {info.file_size}")
+        return self._archive.read(info)
 
-    def _open_stream(self) -> "dict[str, _TensorView]":
+
+class _Stream:
+    """The older form: pickles, then the data."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
         self._positions: dict[str, int] = {}
-        with self.path.open("rb") as file:
+        with path.open("rb") as file:
             head = io.BytesIO(file.read(_LARGEST_PICKLE))
-            if self._unpickle(head) != _LEGACY_MAGIC:
-                raise self._error("it is a pickle, but not a PyTorch checkpoint.")
-            self._unpickle(head)  # version of the protocol
-            system = self._unpickle(head)
-            self._order = "<" if system.get("little_endian", True) else ">"
-            views = self._state_dict(head)
-            keys = self._unpickle(head)
+            magic, _, system = (read_pickle(head, _KNOWN_NAMES, _stored_data) for _ in range(3))
+            if magic != _LEGACY_MAGIC or system["little_endian"] is not True:
+                raise ValueError("another pickle than PyTorch's, or not little-endian")
+            self.views = _state_dict(head)
+            storages = {view.storage.key: view.storage for view in self.views.values()}
+            keys = read_pickle(head, _KNOWN_NAMES, _stored_data)
             file.seek(head.tell())
-            storages = {view.storage.key: view.storage for view in views.values()}
             for key in keys:
-                size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
-                if not isinstance(key, str) or key not in storages or size != storages[key].size:
-                    raise self._error("it is corrupted: the data of its tensors have other sizes.")
+                if type(key) is not str or int.from_bytes(file.read(8), "little") != storages[key].size:
+                    raise ValueError("the data of its tensors have other sizes")
                 self._positions[key] = file.tell()
                 file.seek(storages[key].nbytes, os.SEEK_CUR)
-            end = file.tell()
-        if end > self.path.stat().st_size or set(storages) - set(self._positions):
-            raise self._error(
-                f"it is truncated: its tensors end at byte {end}. Received: a file of "
-                f"{self.path.stat().st_size} bytes. Download or write it again."
-            )
-        return views
+            if file.tell() > path.stat().st_size or set(storages) - set(self._positions):
+                raise ValueError(f"truncated: its tensors end at byte {file.tell()}, the file before")
 
-    def _state_dict(self, file: BinaryIO) -> "dict[str, _TensorView]":
-        contents = self._unpickle(file)
-        if not isinstance(contents, dict) or not all(isinstance(value, _TensorView) for value in contents.values()):
-            kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
-            raise self._error(
-                f"it must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
-                "Save `model.state_dict()` alone, or better as safetensors."
-            )
-        if not all(isinstance(name, str) for name in contents):
-            raise self._error("it must hold a state_dict, whose keys are names. Received: a number.")
-        return contents
-
-    def _unpickle(self, file: BinaryIO) -> Any:
-        try:
-            return read_pickle(file, _KNOWN_NAMES, _stored_data)
-        except RefusedPickle:
-            raise
-        except ValueError as error:  # a bad opcode or number
-            raise pickle.UnpicklingError(str(error)) from None
-
-    def _error(self, problem: str) -> ValueError:
-        return ValueError(f"{str(self.path)!r}: {problem}")
-
-    def _bytes(self, storage) -> bytes:
-        if self._zip:
-            name = self._root + "data/" + storage.key
-            with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
-                return file.read(storage.nbytes)  # no more than the tensors take, whatever the file contains
-        with self.path.open("rb") as file:
+    def read(self, storage: "_StoredData") -> bytes:
+        with self._path.open("rb") as file:
             file.seek(self._positions[storage.key])
             return file.read(storage.nbytes)
+
+
+def _state_dict(file: BinaryIO) -> "dict[str, _TensorView]":
+    contents = read_pickle(file, _KNOWN_NAMES, _stored_data)
+    if not isinstance(contents, dict) or not all(
+        type(name) is str and type(value) is _TensorView for name, value in contents.items()
+    ):
+        kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
+        raise ValueError(
+            f"the pickle must hold a state_dict: a dict of tensors by name and nothing else. Received: {kind}. "
+            "Save `model.state_dict()` alone, or better as safetensors"
+        )
+    return contents
 
 
 def looks_like_pickle(path: str | os.PathLike) -> bool:
@@ -217,11 +160,9 @@ def looks_like_pickle(path: str | os.PathLike) -> bool:
         start = file.read(2)
     if start[:1] == b"\x80":
         return len(start) == 2 and start[1] <= pickle.HIGHEST_PROTOCOL
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("data.pkl") for name in archive.namelist())
-    except _DAMAGE:
-        return False
+    with contextlib.suppress(Exception), zipfile.ZipFile(path) as archive:
+        return any(name.endswith("data.pkl") for name in archive.namelist())
+    return False
 
 
 # What torch's pickles may name: plain records and functions that replace torch's own and execute nothing.
@@ -237,7 +178,7 @@ class _StoredData:
 
     @property
     def nbytes(self) -> int:
-        return self.size * np.dtype(self.dtype).itemsize  # ml_dtypes, imported above, adds bfloat16 to NumPy's
+        return self.size * np.dtype(self.dtype).itemsize
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -249,15 +190,21 @@ class _TensorView:
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
 
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.storage.dtype).itemsize
+
 
 def _rebuild_tensor(storage, offset, shape, strides, *_) -> _TensorView:
-    if not isinstance(storage, _StoredData):
-        raise pickle.UnpicklingError("a tensor without data")
-    if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
-        raise pickle.UnpicklingError("a tensor without a shape")
-    if any(type(number) is not int for number in (offset, *shape, *strides)):
-        raise pickle.UnpicklingError("a tensor whose shape is not numbers")
-    return _TensorView(storage, offset, shape, strides)
+    if type(storage) is not _StoredData or not len(shape) == len(strides) <= _MOST_AXES:
+        raise pickle.UnpicklingError("a tensor without data or a shape")
+    if not all(type(number) is int and 0 <= number < 2**63 for number in (offset, *shape, *strides)):
+        raise pickle.UnpicklingError("a tensor whose shape makes no sense")
+    view = _TensorView(storage, offset, tuple(shape), tuple(strides))
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    if math.prod(shape) > storage.size or (last >= storage.size and 0 not in shape):
+        raise pickle.UnpicklingError(f"a tensor reaches beyond its data: {view}")
+    return view
 
 
 def _rebuild_parameter(tensor: _TensorView, *_) -> _TensorView:
@@ -266,10 +213,8 @@ def _rebuild_parameter(tensor: _TensorView, *_) -> _TensorView:
 
 def _ordered_dict(items=()):
     """Empties its list, so that no short pickle makes many long dicts; Python 2 passes entries to the call."""
-    entries = {}
+    entries = PlainDict()
     for key, value in items:
-        if type(key) is not str:
-            raise pickle.UnpicklingError("a key of a dict that is not a string")
         entries[key] = value
     if items:
         items.clear()
@@ -289,7 +234,7 @@ def _stored_data(pid) -> _StoredData:
     if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):
         raise pickle.UnpicklingError("data of an unknown kind")
     if type(size) is not int or not 0 <= size < 2**60:
-        raise pickle.UnpicklingError(f"data of {size!r} elements")
+        raise pickle.UnpicklingError("data of an impossible size")
     return _StoredData(key, _DTYPES[dtype], size)
 
 

@@ -239,9 +239,6 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: TensorBoard(wrong), "log_dir"),
         (lambda wrong: kbert.inspection.DevExamples(dict, wrong), "log_dir"),
         (lambda wrong: kbert.tasks.glue("SST-2").dev_sets(wrong), "path"),
-        (lambda wrong: kbert.finetuning.predict_file(pipeline, wrong, "a.jsonl"), "source"),
-        (lambda wrong: kbert.finetuning.predict_file(pipeline, "a", wrong), "output"),
-        (lambda wrong: kbert.finetuning.read_rows(pipeline, wrong, {}), "path"),
         (lambda wrong: kbert.serving.trained_options(wrong), "source"),
         (lambda wrong: kbert.weights.load_adapter(encoder, wrong), "directory"),
         (lambda wrong: kbert.weights.save_adapter(adapted, wrong), "directory"),
@@ -250,6 +247,8 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
     rows = [
         (lambda wrong: kbert.export(pipeline, wrong), "export: `directory`"),
         (lambda wrong: kbert.audit(wrong), "audit: `saved_model`"),
+        (lambda wrong: predict_file(pipeline, wrong, "a.jsonl"), "predict_file: `source`"),
+        (lambda wrong: predict_file(pipeline, "a", wrong), "predict_file: `output`"),
     ]
     refused(rows, (None, 3), ValueError, "{name} must be a path. Received: {wrong}")
     rows = [

@@ -1,7 +1,7 @@
 """Commands that use a model: scores, predictions, filled masks, embeddings, features."""
 
 import itertools
-import pathlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ def predict(
     context: str | None = None,
     prompt: str | None = None,
     choices: list[str] | None = None,
-    format: str | None = None,
+    format: Literal["table", "swag", "dream"] | None = None,
     keep: Sequence[str] = (),
     sequence_length: Count | None = None,
     pair: bool | None = None,
@@ -75,34 +75,29 @@ def predict(
         dict: ``settings``, ``texts`` and ``seconds``.
     """
     settings = record(predict, locals())
-    from kbert.files import write_json
-    from kbert.finetuning.predict_file import predict_file
+    from kbert.finetuning.predict_file import FORMATS, predict_file
     from kbert.serving.exported_pipeline import open_pipeline, trained_options
-    from kbert.tasks.table import TABLES
 
     start = time.monotonic()
-    path = pathlib.Path(output)
-    metrics_path = path.with_name(path.name + ".metrics.json")  # answers.csv and answers.jsonl have one each
-    path = check_output_file(path, overwrite, (".jsonl", ".csv"), [metrics_path])
-    if keep and pathlib.Path(input).suffix.lower() not in TABLES:
-        raise ValueError(f"predict: `keep` needs an input with columns. Received: {input}")
-    columns = {"text": text, "text_pair": text_pair, "question": question, "context": context, "prompt": prompt}
+    is_unfinished = os.path.exists(f"{output}.partial")
+    output = check_output_file(output, overwrite or is_unfinished, FORMATS)
+    columns = {"text": text, "text_pair": text_pair, "question": question, "context": context}
+    columns |= {"prompt": prompt, "choices": choices}
     options = {"sequence_length": sequence_length, "pair": pair, "top_k": top_k, "tagging_output": tagging_output}
     options = drop_none(**options) | not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold)
     texts = predict_file(
         open_pipeline(source, precision, **options),
         input,
-        path,
+        output,
         columns=drop_none(**columns),
+        format=format,
+        keep=keep,
         trained=trained_options(source),
-        keep=list(keep),
         batch_size=batch_size,
+        made_by=settings,
         overwrite=overwrite,
-        **drop_none(format=format, choice_columns=choices),
     )
-    result = {"settings": settings, "texts": texts, "seconds": round(time.monotonic() - start, 1)}
-    write_json(metrics_path, result)
-    return result
+    return {"settings": settings, "texts": texts, "seconds": round(time.monotonic() - start, 1)}
 
 
 @checked

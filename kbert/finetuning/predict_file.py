@@ -10,55 +10,66 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbert.aliases import PathLike
-from kbert.checks import check_bool, check_path, check_positive
-from kbert.files import atomic_file, check_file, explain_full_disk, sha256
-from kbert.finetuning.prediction_rows import ColumnNames, rows_to_answer
+from kbert.checks import check_output_file
+from kbert.files import atomic_file, check_file, explain_full_disk, flush, sha256, write_json
+from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.locks import locked_output, unlock_directory
-from kbert.pipelines.text_columns import TextColumns
+from kbert.options import Count, checked
 from kbert.training.callbacks import PredictionProgress
+from kbert.training.made_by import METRICS
 from kbert.training.run_directory import open_run
 
 if TYPE_CHECKING:
-    from kbert.answers.answers import Answers
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.pipelines.text_columns import TextColumns
+    from kbert.serving.exported_pipeline import ExportedPipeline
 
 _LOGGER = logging.getLogger("kbert")
-_FORMATS = (".jsonl", ".csv")
+FORMATS = (".jsonl", ".csv")
 _SECONDS = 20.0  # of answers in a part: what a killed run loses
+_WHOLE = "whole"  # in the directory of parts: the hash of the whole output
 
 
+@checked
 def predict_file(
-    pipeline: Any,
+    pipeline: "Pipeline | ExportedPipeline",
     source: PathLike,
     output: PathLike,
     *,
-    columns: ColumnNames | None = None,
-    trained: Mapping | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    format: Literal["table", "swag", "dream"] | None = None,
     keep: Sequence[str] = (),
-    batch_size: int = 32,
+    trained: Mapping[str, Any] | None = None,
+    batch_size: Count = 32,
+    made_by: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    **reading,
 ) -> int:
     """Writes the answers to all rows of a file, in their order; logs how many are done.
 
     The output file appears when all rows are done. Until then the answers are parts in the directory
     ``<output>.partial``. After a kill, the same call resumes from there with the same result as an uninterrupted one.
     One process at a time writes to an output. Of a symbolic link, the file that it points to is written.
+    ``<output>.metrics.json`` has the settings, the number of rows and the time.
 
     Args:
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
-        source: file of inputs: see `kbert.finetuning.read_rows`.
+        source: .csv, .tsv, .jsonl, .parquet, .arrow or .feather, read by columns; the formats of the pipeline's task
+            (questions: SQuAD's .json); any other file is read line by line, with tabs between several inputs.
         output: .jsonl, or .csv if an answer is a row of a table.
-        columns: input of the pipeline → column of the file, or a list of columns that are joined to one text.
-        trained: `kbert.serving.trained_options` of the model: its columns and format, unless others are
-            given. Where a table has no such columns, and by default, they have the names of the inputs.
+        columns: input of the pipeline → column of the file, or a list of columns that are joined to one text (for
+            multiple choice: the columns of the choices). Defaults to the columns of the training if the file has them,
+            else to the names of the inputs.
+        format: of files for multiple choice. Defaults to the format of the training if `columns` are not given.
         keep: columns of the input to copy to the output, in addition to the texts.
-        overwrite: replace an existing `output`, or the unfinished one of another run.
+        trained: `kbert.serving.trained_options` of the model, with its columns and format. A fine-tuned
+            `kbert.Pipeline` knows the columns of its texts.
         batch_size: rows per forward pass, of an export at most what it answers at once.
-        **reading: how the task's reader reads `source`.
+        made_by: what the .metrics.json says under "settings". Defaults to the options of this call.
+        overwrite: replace an existing `output`, or the unfinished one of another run.
 
     Returns:
         The number of rows.
@@ -70,43 +81,72 @@ def predict_file(
             the names of answers; answers that do not fit a table; a cell that is too large.
         BlockingIOError: another process writes to `output`.
         FullDisk: the disk is full; the same call resumes.
+
+    Example::
+
+        kbert.finetuning.predict_file(run.pipeline, "new.csv", "answers.jsonl", columns={"text": "review"}, keep=["id"])
     """
-    source, output = _check_paths(source, output)
+    start = time.monotonic()
+    source, output = _check_paths(pipeline, source, output)
     with explain_full_disk(output), locked_output(output) as place:
-        check_output(pipeline, output, overwrite)
-        columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
-        batch_size = rows_at_once(pipeline, batch_size)
+        directory = _directory_of_parts(place)
+        check_output_file(output, overwrite)
+        inputs, rows = rows_to_answer(pipeline, source, columns, keep, trained, format)
+        batch_size = min(batch_size, getattr(pipeline, "max_rows", batch_size))
         settings = {
             "source": sha256(source),
-            "columns": {name: dataclasses.asdict(each) for name, each in columns.items()},
-            "keep": list(keep),
+            "columns": {name: dataclasses.asdict(each) for name, each in inputs.items()},
+            "format": format,
+            "keep": keep,
             "batch_size": batch_size,
-            "reading": reading,
             "pipeline": pipeline.fingerprint(),
         }
-        with _unfinished(place, settings, overwrite) as answers:
+        with _unfinished(directory, settings, overwrite) as answers:
             progress = PredictionProgress(len(rows), batch_size, before=answers.rows)
             if answers.rows:
                 _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{answers.rows:,}", f"{len(rows):,}")
             for batch in rows.batches(answers.rows, batch_size):
-                answered = answered_rows(pipeline, batch, columns, batch_size)
-                lines = answer_lines(answered, pipeline.answers, output.suffix, header=not answers.rows)
-                answers.add(lines, len(batch))
+                answered = _answer(pipeline, batch, inputs, batch_size)
+                answers.add(_lines(pipeline, answered, output, has_header=not answers.rows), len(batch))
                 progress.done(answers.rows)
             if answers.rows != len(rows) or not source.is_file() or sha256(source) != settings["source"]:
                 raise ValueError(f"{source} changed while it was read: give the same command again")
-            check_output(pipeline, output, overwrite)  # another program may have written it
-            answers.join(place)
+            check_output_file(output, overwrite)  # another program may have written it
+            seconds = round(time.monotonic() - start, 1)
+            answers.join(place, {"settings": made_by or settings, "texts": answers.rows, "seconds": seconds})
     return answers.rows
 
 
-def _check_paths(source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
-    source = check_path(source, "predict_file: `source`")
-    output = check_path(output, "predict_file: `output`")
+def _check_paths(pipeline, source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
+    source, output = pathlib.Path(source), check_output_file(output, True, FORMATS)
     check_file(source, "a file of inputs")
     if os.path.realpath(source) == os.path.realpath(output):
-        raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
+        raise ValueError(f"predict_file: `output` must differ from `source`. Received: {output}")
+    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
+        raise ValueError(
+            f"The answers {sorted(pipeline.output)} of a {pipeline.task} model cannot be written as CSV; give --output "
+            "a name in .jsonl"
+        )
     return source, output
+
+
+def _directory_of_parts(output: pathlib.Path) -> pathlib.Path:
+    """The directory for parts of the output, without those of a run that was killed when its output was in place."""
+    directory = output.with_name(f"{output.name}.partial")
+    if directory.is_symlink():
+        raise FileExistsError(f"Expected a directory, or none. Received: {directory}, a link; delete it")
+    whole = directory / _WHOLE
+    if whole.is_file() and output.is_file() and whole.read_text() == sha256(output):
+        _delete(directory)
+    return directory
+
+
+def _delete(directory: pathlib.Path) -> None:
+    """Deletes the parts. The file that says that the output is whole is the last one: a kill may come in between."""
+    for path in directory.iterdir():
+        if path.name != _WHOLE:
+            path.unlink()
+    shutil.rmtree(directory)
 
 
 class _Answers:
@@ -139,21 +179,25 @@ class _Answers:
             self.parts.append(path)
             self._begin()
 
-    def join(self, output: pathlib.Path) -> None:
-        """Writes all answers to the output."""
-        with atomic_file(output, "wb") as file:
+    def join(self, output: pathlib.Path, metrics: dict[str, Any]) -> None:
+        """Writes all answers to the output, and its metrics before it: an output that is there is complete."""
+        joined = self.directory / "answers"
+        with atomic_file(joined, "wb") as file:
             for path in self.parts:
                 with open(path, "rb") as part:
                     shutil.copyfileobj(part, file)
             file.writelines(self._lines)
+        write_json(self.directory / METRICS, metrics)
+        with atomic_file(self.directory / _WHOLE) as file:
+            file.write(sha256(joined))
+        os.replace(self.directory / METRICS, output.with_name(f"{output.name}.{METRICS}"))
+        os.replace(joined, output)
+        flush(output.parent)
 
 
 @contextlib.contextmanager
-def _unfinished(output: pathlib.Path, settings: dict, overwrite: bool) -> Iterator[_Answers]:
+def _unfinished(directory: pathlib.Path, settings: dict, overwrite: bool) -> Iterator[_Answers]:
     """The answers of an earlier start of this run, if there was one; they are kept if this one is killed, too."""
-    directory = output.with_name(output.name + ".partial")
-    if directory.is_symlink():
-        raise FileExistsError(f"Expected a directory, or none. Received: {directory}, a link; delete it")
     try:
         open_run(directory, settings, recipe="kbert.predict_file")
     except (FileExistsError, ValueError):
@@ -164,69 +208,42 @@ def _unfinished(output: pathlib.Path, settings: dict, overwrite: bool) -> Iterat
     is_kept = False
     try:
         yield answers
-    except ValueError:  # an error in the rows would occur again
-        raise
-    except BaseException:
-        is_kept = bool(answers.parts)
+    except BaseException as error:
+        is_kept = bool(answers.parts) and not isinstance(error, ValueError)  # which would occur again in these rows
         raise
     finally:
         unlock_directory(directory)
         if not is_kept:
-            shutil.rmtree(directory)
+            _delete(directory)
 
 
-def check_output(pipeline: Any, output: pathlib.Path, overwrite: bool) -> None:
-    """Checks that answers can be written to a file; call it before long work."""
-    check_bool(overwrite, "`overwrite`")
-    if output.suffix.lower() not in _FORMATS:
-        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
-    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
-        raise ValueError(
-            f"The answers {sorted(pipeline.output)} of a {pipeline.task} model fit no table; "
-            "give --output a name in .jsonl"
-        )
-    if output.is_dir():
-        raise IsADirectoryError(f"Expected a file for the answers. Received: {output}, which is a directory")
-    if output.exists() and not overwrite:
-        raise FileExistsError(f"{output} exists; --overwrite replaces it")
-
-
-def rows_at_once(pipeline: Any, batch_size: int) -> int:
-    """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
-    (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
-    return min(batch_size, getattr(pipeline, "max_rows", batch_size))
-
-
-def answered_rows(
-    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, TextColumns], batch_size: int
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _answer(
+    pipeline: Any, rows: Sequence[dict[str, Any]], columns: "Mapping[str, TextColumns]", batch_size: int
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
     batch = {name: [each.text(row) for row in rows] for name, each in columns.items()}
     for values in batch.values():
         empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
         values.extend([empty] * (batch_size - len(rows)))
     answers = pipeline.predict_on_batch(batch)
-    yield from zip(rows, pipeline.answers.to_dicts(answers), strict=False)
+    return list(zip(rows, pipeline.answers.to_dicts(answers), strict=False))
 
 
-def answer_lines(rows: Iterable[tuple], answers: "Answers", suffix: str, header: bool) -> bytes:
-    """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
-    if suffix.lower() == ".jsonl":
-        entries = (_joined(row, result) for row, result in rows)
+def _lines(pipeline: Any, answered: Sequence[tuple], output: pathlib.Path, has_header: bool) -> bytes:
+    """The lines of answered rows, as JSON or as those of a table, by the name of the output."""
+    if output.suffix.lower() == ".jsonl":
+        entries = [_joined(row, answer) for row, answer in answered]
         return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
+    entries = [_joined(row, pipeline.answers.table_row(answer)) for row, answer in answered]
     file = io.StringIO(newline="")
-    writer = None
-    for row, result in rows:
-        cells = _joined(row, answers.table_row(result))
-        if writer is None:
-            writer = csv.DictWriter(file, cells)
-            if header:
-                writer.writeheader()
-        writer.writerow(cells)
+    writer = csv.DictWriter(file, entries[0])
+    if has_header:
+        writer.writeheader()
+    writer.writerows(entries)
     return file.getvalue().encode()
 
 
-def _joined(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    if clash := set(row) & set(result):
+def _joined(row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    if clash := set(row) & set(answer):
         raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
-    return row | result
+    return row | answer

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-import inspect
+import functools
 import itertools
 import json
 import pathlib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.aliases import PathLike
-from kbert.checks import check_path, warn_of_empty_texts
+from kbert.checks import warn_of_empty_texts
 from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.text_columns import TextColumns, names_of
@@ -25,21 +25,23 @@ from kbert.tasks.table import (
     table_columns,
 )
 
-ColumnNames = Mapping[str, str | Sequence[str]]  # input of a pipeline → column of a file, or columns that are joined
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
+NumberedRows = Iterator[tuple[str, dict[str, Any]]]  # where a row is, such as "a.csv, line 3"; the row: column → value
 
 
 class Rows:
     """Rows of inputs, which may be more than fit into memory: every iteration reads them anew.
 
     All are read once at first, to check and count them. A cell that is too large is an error that names the row. Empty
-    texts are counted in a warning. `texts` has the columns that make each of a row's texts.
+    texts are counted in a warning.
+
+    Args:
+        read: function that returns an iterator of all rows.
+        texts: the columns that make each of a row's texts.
     """
 
-    def __init__(
-        self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]], texts: Sequence[tuple[str, ...]] = ()
-    ) -> None:
-        self._read = read  # yields (where a row stands, the row: column → value)
+    def __init__(self, read: Callable[[], NumberedRows], texts: Sequence[tuple[str, ...]] = ()) -> None:
+        self._read = read
         self._number = 0
         empty = collections.Counter()
         first = {}
@@ -58,8 +60,7 @@ class Rows:
         return self._number
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for _, row in self._read():
-            yield row
+        return (row for _, row in self._read())
 
     def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
         """Lists of up to `size` rows from row `start` on."""
@@ -78,143 +79,111 @@ def _check_size(where: str, name: str, cell) -> None:
         )
 
 
-def column_rows(path: PathLike, columns: Mapping[str, Sequence[Any]], texts: Sequence[tuple[str, ...]]) -> Rows:
-    """Rows of columns in memory."""
-
-    def read():
-        for number, row in enumerate(zip(*columns.values(), strict=True), start=1):
-            yield f"{path}, row {number}", dict(zip(columns, row, strict=True))
-
-    return Rows(read, texts)
-
-
-def table_rows(
-    path: PathLike, columns: Sequence[str], keep: Sequence[str], texts: Sequence[tuple[str, ...]] = ()
-) -> Rows:
-    """Rows of a table; values of the columns to keep stay as they are in JSON lines."""
-    path = pathlib.Path(path)
-
-    def read():
-        if not keep or path.suffix.lower() not in JSON_LINES:
-            for number, row in iterate_table(path, [*columns, *keep]):
-                yield place(path, number), row
-            return
-        for (_, row), (number, entry) in zip(iterate_table(path, columns), iterate_json_lines(path), strict=True):
-            if missing := [name for name in keep if name not in entry]:
-                raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
-            kept = {name: entry[name] for name in keep}
-            check_characters(json.dumps(kept, ensure_ascii=False), f"{path}, line {number}")
-            yield f"{path}, line {number}", row | kept
-
-    return Rows(read, texts)
-
-
-def line_rows(path: PathLike, names: Sequence[str], texts: Sequence[tuple[str, ...]]) -> Rows:
-    """A row for each line of a file, as `iterate_lines` reads them: a text, or two separated by a tab."""
-    if len(names) > 2:
-        raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
-
-    def read():
-        for number, line in enumerate(iterate_lines(path), start=1):
-            cells = line.split("\t") if len(names) == 2 else [line]
-            if len(cells) != len(names):
-                raise ValueError(
-                    f"{path}, line {number}: expected two texts with a tab between them. Received: {len(cells)}"
-                )
-            yield f"{path}, line {number}", dict(zip(names, cells, strict=True))
-
-    return Rows(read, texts)
-
-
-def read_rows(pipeline: Any, path: PathLike, columns: ColumnNames, keep: Sequence[str] = (), **reading) -> Rows:
-    """The rows of a file of inputs.
-
-    Args:
-        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
-        path: .csv, .tsv, .jsonl, .parquet, .arrow or .feather, read by columns; the formats of the pipeline's task
-            (questions: SQuAD's .json); any other file is read line by line.
-        columns: input of the pipeline → column of the file, or a list of columns that are joined to one text.
-        keep: columns to copy to the predictions.
-        **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.
-
-    Returns:
-        `Rows`; a row has the texts under the names of their columns, then the kept columns.
-
-    Raises:
-        ValueError: missing columns, or columns to keep from a file without columns.
-    """
-    path = check_path(path, "read_rows: `path`")
-    is_table = path.suffix.lower() in TABLES
-    if keep and not is_table:
-        raise ValueError(f"Expected a table, as columns are to be kept. Received: {path}")
-    read_columns = task_class(pipeline.task).read_columns
-    if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
-        raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
-    texts = [names_of(each) for each in columns.values()]
-    read = read_columns(path, {name: names[0] for name, names in zip(columns, texts, strict=True)}, **reading)
-    names = [*itertools.chain(*texts)] if read is None else list(read)
-    keep = [name for name in keep if name not in names]
-    if read is None:
-        if is_table:
-            _check_inputs(pipeline, path, columns)
-        elif pathlib.Path(path.stem).suffix.lower() in TABLES:
-            raise ValueError(f"{path}: expected a table as it is, not compressed. Unpack it.")
-        return table_rows(path, names, keep, texts) if is_table else line_rows(path, names, texts)
-    if keep:
-        rows = list(table_rows(path, (), keep))
-        read |= {name: [row[name] for row in rows] for name in keep}
-    return column_rows(path, read, [(names[0],) for names in texts])
-
-
-def _check_inputs(pipeline, path: pathlib.Path, columns: ColumnNames) -> None:
-    present = table_columns(path)
-    wanted = {name: names_of(each) for name, each in columns.items()}
-    if missing := [name for name, each in wanted.items() if not set(each) <= set(present)]:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
-        absent = [column for name in missing for column in wanted[name] if column not in present]
-        raise ValueError(
-            f"{path}: expected the columns {[*itertools.chain(*wanted.values())]}, for the inputs {list(columns)} of a "
-            f"{pipeline.task} model. Received: {present}; missing: {absent}. "
-            f"{flags} (in Python `columns`) can name others"
-        )
-
-
 def rows_to_answer(
     pipeline: Any,
     path: PathLike,
-    columns: ColumnNames | None,
-    keep: Sequence[str],
-    trained: Mapping | None = None,
-    **reading,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    keep: Sequence[str] = (),
+    trained: Mapping[str, Any] | None = None,
+    format: str | None = None,
 ) -> tuple[dict[str, TextColumns], Rows]:
-    """The columns of each input of a pipeline, and the result of `read_rows`."""
-    if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
+    """The columns of each input of a pipeline, and the rows of a file, by the arguments of `predict_file`.
+
+    A row has the texts under the names of their columns, then the kept columns.
+    """
+    path = pathlib.Path(path)
+    task = task_class(pipeline.task)
+    columns, trained = columns or {}, trained or {}
+    if unknown := sorted(set(columns) - set(pipeline.input_names)):
         raise ValueError(
             f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
             f"model. Received: {unknown}"
         )
-    defaults = dict(trained or {})
-    names = table_columns(path) if pathlib.Path(path).suffix.lower() in TABLES else []
-    arguments = inspect.signature(task_class(pipeline.task).read_columns).parameters
-    if "format" in defaults and "format" in arguments and not columns and not reading:
-        reading["format"] = defaults["format"]
-    choices = defaults.pop("choices", ())
-    if choices and set(choices) <= set(names) and "choice_columns" in arguments:
-        reading.setdefault("choice_columns", choices)
-    known = getattr(pipeline, "trained_columns", {}) | TextColumns.from_fields(defaults, pipeline.input_names)
-    inputs = {}
-    for name in pipeline.input_names:
-        own = known.get(name, TextColumns((name,)))
-        if name in (columns or {}):
-            own = dataclasses.replace(own, names=names_of(columns[name]))
-        elif not set(own.names) <= set(names):
-            own = TextColumns((name,))
-        inputs[name] = own
-    rows = read_rows(pipeline, path, {name: each.names for name, each in inputs.items()}, keep, **reading)
+    has_formats = "format" in task.reading
+    if format is not None and not has_formats:
+        raise ValueError(f"`format` is not for the inputs of a {pipeline.task} model. Received: {format!r}")
+    is_table = path.suffix.lower() in TABLES
+    if keep and not is_table:
+        raise ValueError(f"`keep` needs an input with columns. Received: {path}")
+    present = table_columns(path) if is_table else []
+    inputs = _input_columns(pipeline, columns, trained, present)
+    if has_formats and format is None and not columns:
+        format = trained.get("format")
+    read = task.read_columns(path, {name: each.names for name, each in inputs.items()}, format)
+    names = [name for each in inputs.values() for name in each.names]
+    if read is not None:
+        inputs = {name: each if len(each.names) == 1 else TextColumns((name,)) for name, each in inputs.items()}
+        if others := [name for name in keep if name not in read]:
+            kept = [row for _, row in table_rows(path, (), others)]
+            read |= {name: [row[name] for row in kept] for name in others}
+        rows = functools.partial(_column_rows, path, read)
+    elif is_table:
+        _check_present(pipeline, path, inputs, present)
+        rows = functools.partial(table_rows, path, names, [name for name in keep if name not in names])
+    elif pathlib.Path(path.stem).suffix.lower() in TABLES:
+        raise ValueError(f"{path}: expected a table as it is, not compressed. Unpack it.")
+    else:
+        rows = functools.partial(_line_rows, path, names)
+    rows = Rows(rows, [each.names for each in inputs.values()])
     if not columns:
-        others = set(names).difference(keep, *(each.names for each in inputs.values()))
+        others = set(present).difference(keep, *(each.names for each in inputs.values()))
         otherwise = f"Name the columns to read (--{pipeline.input_names[0]}; in Python `columns`)"
         check_columns_taken(str(path), pipeline.task, others, pipeline.input_names, otherwise)
     if not len(rows):
-        raise ValueError(f"{path} holds no text")
+        raise ValueError(f"{path} contains no text")
     return inputs, rows
+
+
+def _input_columns(pipeline, columns: Mapping, trained: Mapping, present: Sequence[str]) -> dict[str, TextColumns]:
+    """The columns of each input: those that are named, those of the training if the file has them, or the input's."""
+    known = getattr(pipeline, "trained_columns", {}) | TextColumns.from_fields(trained, pipeline.input_names)
+    inputs = {}
+    for name in pipeline.input_names:
+        own = known.get(name, TextColumns((name,)))
+        if name in columns:
+            own = dataclasses.replace(own, names=names_of(columns[name]))
+        elif not set(own.names) <= set(present):
+            own = TextColumns((name,))
+        inputs[name] = own
+    return inputs
+
+
+def _check_present(pipeline, path: pathlib.Path, inputs: Mapping[str, TextColumns], present: Sequence[str]) -> None:
+    if missing := [name for name, each in inputs.items() if not set(each.names) <= set(present)]:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
+        absent = [column for name in missing for column in inputs[name].names if column not in present]
+        wanted = [column for each in inputs.values() for column in each.names]
+        raise ValueError(
+            f"{path}: expected the columns {wanted}, for the inputs {list(inputs)} of a {pipeline.task} model. "
+            f"Received: {present}; missing: {absent}. {flags} (in Python `columns`) can name others"
+        )
+
+
+def _column_rows(path: pathlib.Path, columns: Mapping[str, Sequence[Any]]) -> NumberedRows:
+    for number, row in enumerate(zip(*columns.values(), strict=True), start=1):
+        yield f"{path}, row {number}", dict(zip(columns, row, strict=True))
+
+
+def table_rows(path: pathlib.Path, columns: Sequence[str], keep: Sequence[str]) -> NumberedRows:
+    """The rows of a table; values of the columns to keep stay as they are in JSON lines."""
+    if not keep or path.suffix.lower() not in JSON_LINES:
+        for number, row in iterate_table(path, [*columns, *keep]):
+            yield place(path, number), row
+        return
+    for (_, row), (number, entry) in zip(iterate_table(path, columns), iterate_json_lines(path), strict=True):
+        if missing := [name for name in keep if name not in entry]:
+            raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
+        kept = {name: entry[name] for name in keep}
+        check_characters(json.dumps(kept, ensure_ascii=False), f"{path}, line {number}")
+        yield f"{path}, line {number}", row | kept
+
+
+def _line_rows(path: pathlib.Path, names: Sequence[str]) -> NumberedRows:
+    """A row for each line, as `iterate_lines` reads them: a text, or several separated by tabs."""
+    for number, line in enumerate(iterate_lines(path), start=1):
+        cells = line.split("\t") if len(names) > 1 else [line]
+        if len(cells) != len(names):
+            raise ValueError(
+                f"{path}, line {number}: expected {len(names)} texts separated by tabs. Received: {len(cells)}"
+            )
+        yield f"{path}, line {number}", dict(zip(names, cells, strict=True))

@@ -262,16 +262,12 @@ class MultipleChoice(Task):
 
     @classmethod
     def read_columns(
-        cls,
-        path: PathLike,
-        columns: Mapping[str, str],
-        *,
-        format: str = "table",
-        choice_columns: Sequence[str] = ("choices",),
+        cls, path: PathLike, columns: Mapping[str, Sequence[str]], format: str | None
     ) -> dict[str, Sequence]:
         """Prompts with their lists of choices, from a table or a published format."""
-        examples = read_questions(path, format, columns["prompt"], list(choice_columns), label=None)
-        return {columns["prompt"]: examples.prompts, columns["choices"]: examples.choices}
+        prompt, choices = columns["prompt"][0], columns["choices"]
+        examples = read_questions(path, format or "table", prompt, choices, label=None)
+        return {prompt: examples.prompts, choices[0] if len(choices) == 1 else "choices": examples.choices}
 
     def read(self, data: Any) -> LabelledChoices:
         return read_questions(data, self.format, self.prompt, self.choices, self.label)

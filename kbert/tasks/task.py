@@ -353,11 +353,14 @@ class Task:
         return _TEXTS[tuple(names)]
 
     @classmethod
-    def read_columns(cls, path: pathlib.Path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
+    def read_columns(
+        cls, path: pathlib.Path, columns: Mapping[str, Sequence[str]], format: str | None
+    ) -> dict[str, Sequence] | None:
         """A file of inputs without labels, for predictions, as column → values.
 
-        `columns` are the file's, by the pipeline's inputs. A subclass may take more arguments about its format. None:
-        the file is a table, or has one text per line.
+        `columns` are the file's, by the pipeline's inputs. The values of an input with several columns have the input's
+        name. `format` is given to a task with a field of this name. None: the file is a table, or has one text per
+        line.
         """
         return None
 

@@ -1,10 +1,10 @@
 """Kills pre-trainings, fine-tunings and predictions at random moments, and checks that they end as undisturbed ones.
 
-    python tests/faults/random_kills.py DIRECTORY [KILLS]
+    python tests/faults/random_kills.py DIRECTORY [KILLS [KIND …]]
 
-KILLS (30) of each kind. A run may be killed up to three times before it is left to end. Then its weights, scores,
-history and files, or its answers, must be those of an undisturbed run, bit for bit. Every run is a line of kills.jsonl
-in DIRECTORY, and the same command continues after the last one.
+KILLS (30) of each KIND (pre-training, fine-tuning and prediction). A run may be killed up to three times before it is
+left to end. Then its weights, scores, history and files, or its answers, must be those of an undisturbed run, bit for
+bit. Every run is a line of kills.jsonl in DIRECTORY, and the same command continues after the last one.
 """
 
 import collections
@@ -14,6 +14,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -37,7 +38,8 @@ def faults_of(kind: str, number: int) -> tuple[str, list[Fault]]:
     return recipe, [Fault(source.choice(("kill", "kill at a time")), source.random()) for _ in range(times)]
 
 
-def main(directory: str, kills: int = 30) -> None:
+def main(directory: str, kills: int = 30, kinds: Sequence[str] = ()) -> None:
+    kinds = kinds or list(KINDS)
     path = pathlib.Path(directory) / "kills.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -51,7 +53,7 @@ def main(directory: str, kills: int = 30) -> None:
         home = write_inputs(place / "home")
         with RecipeProcesses(place / "processes", quick=True) as processes:
             while kind := min(
-                (kind for kind in KINDS if done[kind] < kills), key=lambda kind: done[kind], default=None
+                (kind for kind in kinds if done[kind] < kills), key=lambda kind: done[kind], default=None
             ):
                 recipe, faults = faults_of(kind, numbers[kind])
                 numbers[kind] += 1
@@ -72,9 +74,9 @@ def main(directory: str, kills: int = 30) -> None:
                 lines.append(line)
                 print(kind, recipe, f"{killed} kills", error or "identical", flush=True)
     failed = [line for line in lines if line["error"]]
-    print(", ".join(f"{kind}: {done[kind]} kills" for kind in KINDS), f"in {len(lines)} runs, {len(failed)} failed")
+    print(", ".join(f"{kind}: {done[kind]} kills" for kind in kinds), f"in {len(lines)} runs, {len(failed)} failed")
     sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else 30, sys.argv[3:])

@@ -1,14 +1,17 @@
 """Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
 
+import functools
 import gzip
 import importlib
 import io
 import json
 import os
 import resource
+import shutil
 import signal
 import tracemalloc
 import types
+import unittest.mock
 import zipfile
 
 import numpy as np
@@ -18,7 +21,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 import kbert
 from kbert.files import FullDisk
 from kbert.finetuning.predict_file import predict_file
-from kbert.finetuning.prediction_rows import table_rows
+from kbert.finetuning.prediction_rows import Rows, table_rows
 from kbert.training import callbacks
 
 module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
@@ -78,7 +81,9 @@ def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_p
     assert run(pipeline, source, tmp_path / name) == len(TEXTS)
     assert len(answered) == 3  # of five batches
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "texts.csv"])
+    outputs = [name, f"whole-{name}"]
+    metrics = [f"{output}.metrics.json" for output in outputs]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*outputs, *metrics, "texts.csv"])
 
 
 def test_half_a_character_in_a_kept_column_is_named_before_the_work(pipeline, tmp_path, monkeypatch):
@@ -110,7 +115,7 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
     assert run(other, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
     rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert {row["label"] for row in rows} <= {"no", "yes"} and len(rows) == len(TEXTS)
-    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+    with pytest.raises(FileExistsError, match="already exists; `overwrite`"):
         run(other, source, tmp_path / "answers.jsonl")
 
 
@@ -126,7 +131,7 @@ def test_one_process_at_a_time_writes_an_output(pipeline, source, tmp_path, monk
     (tmp_path / "link").symlink_to("new")
     monkeypatch.setattr(pipeline, "predict_on_batch", answer_and_try)
     assert run(pipeline, source, output) == len(TEXTS) == len(output.read_text().splitlines())
-    assert os.listdir(tmp_path / "new") == ["answers.jsonl"]
+    assert sorted(os.listdir(tmp_path / "new")) == ["answers.jsonl", "answers.jsonl.metrics.json"]
 
 
 def test_the_second_of_two_waits_for_no_chance_to_replace_the_first(pipeline, source, tmp_path, monkeypatch):
@@ -139,7 +144,7 @@ def test_the_second_of_two_waits_for_no_chance_to_replace_the_first(pipeline, so
         return lock(path)
 
     monkeypatch.setattr(module, "locked_output", lock_later)
-    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+    with pytest.raises(FileExistsError, match="already exists; `overwrite`"):
         run(pipeline, source, tmp_path / "answers.jsonl")
 
 
@@ -205,9 +210,10 @@ def test_through_a_link_the_file_is_written_that_it_points_to(pipeline, source, 
     first = (tmp_path / "disk" / "stored").read_bytes()
     (tmp_path / "disk" / "stored").write_text("old")
     assert run(pipeline, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
-    assert (tmp_path / "answers.jsonl").is_symlink() and os.listdir(tmp_path / "disk") == ["stored"]
+    assert (tmp_path / "answers.jsonl").is_symlink()
+    assert sorted(os.listdir(tmp_path / "disk")) == ["stored", "stored.metrics.json"]
     assert (tmp_path / "disk" / "stored").read_bytes() == first
-    with pytest.raises(IsADirectoryError, match="Expected a file for the answers"):
+    with pytest.raises(IsADirectoryError, match="`output` must be a file"):
         (tmp_path / "a.csv").mkdir()
         run(pipeline, source, tmp_path / "a.csv", overwrite=True)
 
@@ -247,6 +253,9 @@ def test_the_last_batch_is_filled_with_empty_rows(pipeline, tmp_path, monkeypatc
     (tmp_path / "t.txt").write_text("good\n" * 5 + "bad film\n")
     predict_file(pipeline, tmp_path / "t.txt", tmp_path / "a.jsonl", batch_size=4)
     assert seen == [["good"] * 4, ["good", "bad film", "", ""]]
+    monkeypatch.setattr(pipeline, "max_rows", 3, raising=False)  # as an export has it
+    predict_file(pipeline, tmp_path / "t.txt", tmp_path / "b.jsonl", batch_size=4)
+    assert seen[2:] == [["good"] * 3, ["good", "good", "bad film"]]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.txt"])
@@ -343,7 +352,7 @@ def test_the_inputs_are_not_replaced_by_their_answers(pipeline, source, tmp_path
     before = source.read_bytes()
     (tmp_path / "link.csv").symlink_to(source)
     for output in (source, tmp_path / "link.csv"):
-        with pytest.raises(ValueError, match="Expected another file for the answers than that of the inputs"):
+        with pytest.raises(ValueError, match="`output` must differ from `source`"):
             run(pipeline, source, output, overwrite=True)
     assert source.read_bytes() == before
     for name in ("none.csv", "none.txt"):
@@ -356,7 +365,7 @@ def test_the_inputs_are_not_replaced_by_their_answers(pipeline, source, tmp_path
 def test_an_output_that_another_program_wrote_meanwhile_is_not_replaced(pipeline, source, tmp_path, monkeypatch):
     output, answer = tmp_path / "a.jsonl", pipeline.predict_on_batch
     monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: (output.write_text("mine"), answer(x))[1])
-    with pytest.raises(FileExistsError, match="a.jsonl exists"):
+    with pytest.raises(FileExistsError, match="a.jsonl already exists"):
         run(pipeline, source, output)
     assert output.read_text() == "mine"
 
@@ -377,6 +386,30 @@ def test_a_directory_beside_the_output_is_left_alone(pipeline, source, tmp_path)
     with pytest.raises(FileExistsError, match="a.jsonl.partial holds other files than a run's"):
         run(pipeline, source, tmp_path / "a.jsonl")
     assert (tmp_path / "a.jsonl.partial" / "precious").is_dir()
+
+
+@pytest.mark.parametrize(
+    "owner, operation", [(module, "write_json"), (module, "flush"), (module, "_delete"), (shutil, "rmtree")]
+)
+def test_a_run_killed_at_its_end_is_finished_or_called_finished(
+    pipeline, source, tmp_path, monkeypatch, owner, operation
+):
+    """It had its output, and was told that this existed; its parts stayed. Every kill: faults/random_kills.py."""
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    output, killed = tmp_path / "answers.jsonl", unittest.mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(owner, operation, killed)
+        run(pipeline, source, output)
+    assert (tmp_path / "answers.jsonl.partial").exists() and output.exists() == (operation != "write_json")
+    if output.exists():
+        with pytest.raises(FileExistsError, match="answers.jsonl already exists"):
+            run(pipeline, source, output)
+    else:
+        assert run(pipeline, source, output) == len(TEXTS)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    names = ["answers.jsonl", "answers.jsonl.metrics.json", "texts.csv", "whole.jsonl", "whole.jsonl.metrics.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
@@ -407,7 +440,7 @@ def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", keep=["label"])
     with pytest.raises(ValueError, match=r"Expected `columns` of the inputs \['text'\].* Received: \['txt'\]"):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", columns={"txt": "label"})
-    with pytest.raises(ValueError, match=r"Expected no \['format'\] for the inputs of a classification model"):
+    with pytest.raises(ValueError, match="`format` is not for the inputs of a classification model"):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", format="swag")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
 
@@ -422,12 +455,12 @@ def test_a_table_is_read_as_it_is_answered(tmp_path, name):
         else:
             separator = "," if name == "t.csv" else "\t"
             file.writelines(separator.join(row) + "\n" for row in [["id", "text"], *(row.values() for row in rows)])
-    found = table_rows(tmp_path / name, ["text"], ["id"])
+    found = Rows(functools.partial(table_rows, tmp_path / name, ["text"], ["id"]))
     assert len(found) == 4000
     assert [row for batch in found.batches(0, 64) for row in batch] == rows
     assert next(found.batches(3990, 64)) == rows[3990:] and list(found.batches(4000, 64)) == []
     tracemalloc.start()
-    for _ in table_rows(tmp_path / name, ["text"], []).batches(0, 10):
+    for _ in Rows(functools.partial(table_rows, tmp_path / name, ["text"], [])).batches(0, 10):
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

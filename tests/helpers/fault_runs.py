@@ -134,7 +134,6 @@ class FaultRun:
                 assert ended.status == 0 or self._is_finished(ended), ended.printed
                 if ended.status:  # killed between its last file and the deletion of what it no longer needs
                     shutil.rmtree(self.output / "checkpoints", ignore_errors=True)
-                    shutil.rmtree(f"{self.written}.partial", ignore_errors=True)
                     for lock in self.output.glob(".*lock"):
                         lock.unlink()
             else:
@@ -225,7 +224,7 @@ class FaultRun:
     def _is_finished(self, ended):
         """Whether the process refused as the run was finished already: killed in its last moment."""
         if self.recipe == "predict":
-            return ended.status == 1 and f"{self.written} exists" in "".join(ended.errors)
+            return ended.status == 1 and f"{self.written} already exists" in "".join(ended.errors)
         return ended.status == 1 and "finished run" in "".join(ended.errors) and (self.output / "metrics.json").exists()
 
 

@@ -88,12 +88,14 @@ class SpanExtraction(Task):
         ]
 
     @classmethod
-    def read_columns(cls, path: pathlib.Path, columns: Mapping[str, str]) -> dict[str, Sequence] | None:
+    def read_columns(
+        cls, path: pathlib.Path, columns: Mapping[str, Sequence[str]], format: str | None
+    ) -> dict[str, Sequence] | None:
         """The questions of a file of SQuAD's format, with their ids. None for other files."""
         if path.suffix.lower() != ".json":
             return None
         asked = read_squad(path, labelled=False)
-        return {"id": asked.ids, columns["question"]: asked.questions, columns["context"]: asked.contexts}
+        return {"id": asked.ids, columns["question"][0]: asked.questions, columns["context"][0]: asked.contexts}
 
     def read(self, data: Any) -> Questions:
         return read_questions(data)

@@ -192,7 +192,6 @@ def test_numbers_are_named(pipeline):
         (lambda wrong: kbert.pretraining.token_counts("x", tiny_tokenizer(), wrong), "token_counts: `max_tokens`"),
         (lambda wrong: kbert.evaluate(pipeline, TASK, ROW, batch_size=wrong), "evaluate: `batch_size`"),
         (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
-        (lambda wrong: kbert.training.choose_hardware(threads=wrong), "choose_hardware: `threads`"),
         (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
         (lambda wrong: kbert.training.DevScoring(dict, "x", patience=wrong), "DevScoring: `patience`"),
         (lambda wrong: kbert.inspection.DevExamples(dict, "logs", every=wrong), "DevExamples: `every`"),

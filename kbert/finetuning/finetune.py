@@ -205,7 +205,7 @@ def finetune(
     sets = ExampleSets.read(task, train, dev, more_dev or {})
     _check_needs(sets, evaluate_every, patience, teacher, unlabelled, class_weight)
     hardware = choose_hardware(strategy, precision, machine.xla, machine.logical_cpus, source=source)
-    hardware.check_batch_size(batch_size, optimization.accumulate, is_even=task.even_batches)
+    hardware.check_batch_sizes(batch_size, accumulate=optimization.accumulate, is_even=task.even_batches)
     identified, inputs, hashes = identify(source, task, sets, dev, teacher, unlabelled)
     settings |= identified
     place, recipe = None if dry_run else output, "kbert.finetune"

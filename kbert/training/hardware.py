@@ -1,10 +1,10 @@
-"""Device, strategy, precision, XLA and threads: everything that depends on the machine is decided here."""
+"""Device, strategy, precision and XLA: everything that depends on the machine is decided here."""
 
 import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -70,14 +70,16 @@ class Hardware:
         """Whether this process writes the shared files of a run; True for a single process."""
         return self.strategy is None or self.strategy.extended.should_checkpoint
 
-    def check_batch_size(self, batch_size: int, accumulate: int = 1, is_even: bool = False) -> None:
-        """Raises ValueError unless the replicas can divide a batch into micro-batches, or, `is_even`, among them."""
-        check_accumulation(accumulate, self, [batch_size])
-        if is_even and batch_size % self.replicas:
-            raise ValueError(
-                f"`batch_size` must be a multiple of the {self.replicas} replicas, which share a batch evenly. "
-                f"Received: {batch_size}"
-            )
+    def check_batch_sizes(self, *sizes: int, accumulate: int = 1, is_even: bool = False) -> None:
+        """Raises ValueError unless the replicas can divide such batches into micro-batches, or, `is_even`, among them.
+
+        On JAX they must always divide a batch evenly.
+        """
+        parts = accumulate * self.replicas if accumulate > 1 or is_even or self.strategy is None else 1
+        if wrong := sorted({size for size in sizes if size % parts}):
+            factors = [f"`accumulate`, {accumulate}"] * (accumulate > 1)
+            factors += [f"the {self.replicas} replicas"] * (self.replicas > 1)
+            raise ValueError(f"A batch size must be a multiple of {' times '.join(factors)}. Received: {wrong}")
 
     @property
     def padding(self) -> str:
@@ -94,10 +96,7 @@ class Hardware:
             RuntimeError: on the other workers, with worker 0's problem.
             LostWorker: a worker ended before it reached this point.
         """
-        if self.name != "multiworker":
-            return
-        with named_losses():
-            message = message_of_first(self.strategy, problem or "")
+        message = self.of_chief(problem or "")
         if message and not self.is_chief:
             raise SetupError(f"Worker 0 stopped the run: {message}")
 
@@ -118,7 +117,6 @@ def choose_hardware(
     precision: str = "auto",
     xla: str = "auto",
     logical_cpus: int | None = None,
-    threads: int | None = None,
     source: Any = None,
 ) -> Hardware:
     """Chooses how this process trains, and sets up its devices; call it before building anything.
@@ -137,7 +135,6 @@ def choose_hardware(
             inside each of them (of kbert's models; Keras itself would compile the strategy's code, and fail).
         logical_cpus: the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
             tested without GPUs.
-        threads: TensorFlow's threads inside an operation; default: one per core.
         source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision, and
             one that was built without replicas is trained by "auto" on one GPU; the path of one, or None, has none.
 
@@ -163,11 +160,11 @@ def choose_hardware(
     check_option("choose_hardware", "strategy", strategy, Strategy)
     check_option("choose_hardware", "precision", precision, Precision)
     check_option("choose_hardware", "xla", xla, Xla)
-    numbers = {"logical_cpus": logical_cpus, "threads": threads}
-    check_positive("choose_hardware", **{name: value for name, value in numbers.items() if value is not None})
+    if logical_cpus is not None:
+        check_positive("choose_hardware", logical_cpus=logical_cpus)
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
-    _prepare_devices(logical_cpus, threads)
+    _prepare_devices(logical_cpus or 0)
     gpus = _gpus()
     own = strategy_of(getattr(source, "model", source)) if isinstance(source, keras.Model) else None
     name, why = _choose_name(strategy, gpus, own)
@@ -187,8 +184,8 @@ def choose_hardware(
 
 
 def _on_jax(strategy: str, precision: str, xla: str, logical_cpus: int | None, source) -> Hardware:
-    name, replicas, devices, *best = choose_jax_devices(strategy, logical_cpus)
-    policy, why = _choose_precision(precision, source, *best)
+    name, replicas, devices, platform, capabilities = choose_jax_devices(strategy, logical_cpus)
+    policy, why = _choose_precision(precision, source, *_best_precision(platform, capabilities))
     jit_compile = xla != "off"
     reasons = (
         f"strategy {name}: {devices}",
@@ -198,22 +195,18 @@ def _on_jax(strategy: str, precision: str, xla: str, logical_cpus: int | None, s
     return Hardware(None, name, replicas, policy, jit_compile, reasons)
 
 
-def _prepare_devices(logical_cpus: int | None, threads: int | None) -> None:
+def _prepare_devices(logical_cpus: int) -> None:
     import tensorflow as tf
 
-    logical_cpus = logical_cpus or 0
     try:
-        if threads and tf.config.threading.get_intra_op_parallelism_threads() != threads:
-            tf.config.threading.set_intra_op_parallelism_threads(threads)
         cpu = tf.config.list_physical_devices("CPU")[0]
         configured = tf.config.get_logical_device_configuration(cpu)
         if logical_cpus > 1 and len(configured or ()) != logical_cpus:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus)
     except RuntimeError as error:
         raise SetupError(
-            "choose_hardware: `threads` and `logical_cpus` must be set before TensorFlow computes anything. "
-            f"Received: threads={threads}, logical_cpus={logical_cpus} in a process that has already started it. "
-            "Call choose_hardware first."
+            "choose_hardware: `logical_cpus` must be set before TensorFlow computes anything. "
+            f"Received: {logical_cpus} in a process that has already started it. Call choose_hardware first."
         ) from error
     for gpu in tf.config.list_physical_devices("GPU"):
         with contextlib.suppress(RuntimeError):  # already started: it keeps the setting it has
@@ -306,16 +299,17 @@ def _choose_precision(precision: str, source, best: str, why: str) -> tuple[str,
     return best, f"auto: {why}"
 
 
-def _best_precision(name: str, gpus: list) -> tuple[str, str]:
-    if name == "tpu":
+def _best_precision(kind: str, gpus: list) -> tuple[str, str]:
+    """The policy that suits a "tpu", GPUs of these compute capabilities, or without them a CPU."""
+    if kind == "tpu":
         return "mixed_bfloat16", "a TPU multiplies bfloat16"
     if not gpus:
         return "float32", "on a CPU bfloat16 may be faster or slower: recipes/benchmarks measures it"
     if min(gpus) >= (8, 0):
         return "mixed_bfloat16", f"compute capability {min(gpus)} has bfloat16 tensor cores"
-    if min(gpus) >= (7, 0):
+    if min(gpus) >= (7, 0) and keras.backend.backend() == "tensorflow":
         return "mixed_float16", f"compute capability {min(gpus)} has float16 tensor cores"
-    return "float32", f"compute capability {min(gpus)} has no tensor cores"
+    return "float32", f"compute capability {min(gpus)} has no bfloat16 tensor cores"
 
 
 def _choose_xla(xla: str, name: str, gpus: list) -> tuple[bool, str]:
@@ -327,15 +321,6 @@ def _choose_xla(xla: str, name: str, gpus: list) -> tuple[bool, str]:
     if name != "one":
         return False, "auto: several replicas"
     return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it takes long to compile and gains little")
-
-
-def check_accumulation(accumulate: int, hardware: Hardware, batch_sizes: Iterable[int]) -> None:
-    """Raises ValueError unless each replica can divide its fraction of such batches into `accumulate` micro-batches."""
-    if accumulate == 1:
-        return
-    if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):
-        replicas = f" times the {hardware.replicas} replicas" if hardware.replicas > 1 else ""
-        raise ValueError(f"A batch size must be a multiple of `accumulate`, {accumulate}{replicas}. Received: {wrong}")
 
 
 @functools.cache

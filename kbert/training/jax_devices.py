@@ -5,11 +5,11 @@ import keras
 from kbert.training.memory import keep_freed_memory
 
 
-def choose_jax_devices(strategy: str, logical_cpus: int | None = None) -> tuple[str, int, str, str, str]:
+def choose_jax_devices(strategy: str, logical_cpus: int | None = None) -> tuple[str, int, str, str, list]:
     """Chooses the devices, and makes them Keras' global distribution.
 
-    Returns the name of the strategy, the number of devices that share a batch, what they are and why, the dtype policy
-    that suits them, and its reason.
+    Returns the name of the strategy, the number of devices that share a batch, what they are and why, their platform,
+    and the compute capabilities of GPUs.
     """
     backend = keras.backend.backend()
     if backend != "jax":
@@ -30,13 +30,14 @@ def choose_jax_devices(strategy: str, logical_cpus: int | None = None) -> tuple[
         keep_freed_memory()
     several = number > 1 and (strategy in ("mirrored", "tpu") or (strategy == "auto" and platform != "cpu"))
     why = "asked for" if strategy != "auto" else f"auto: JAX finds {number} {platform} device{'s' * (number > 1)}"
+    capabilities = [_capability(device) for device in devices] if platform not in ("cpu", "tpu") else []
     if not several:
         keras.distribution.set_distribution(None)
-        return "one", 1, f"one {platform} device ({why})", *_best_precision(devices[0])
+        return "one", 1, f"one {platform} device ({why})", platform, capabilities
     names = [f"{device.platform}:{device.id}" for device in devices]
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
     chosen = f"keras.distribution.DataParallel over {number} {platform} devices ({why})"
-    return "tpu" if strategy == "tpu" else "mirrored", number, chosen, *_best_precision(devices[0])
+    return "tpu" if strategy == "tpu" else "mirrored", number, chosen, platform, capabilities
 
 
 def count_devices() -> int:
@@ -68,12 +69,6 @@ def _split_cpu(jax, logical_cpus: int | None) -> None:
             ) from error
 
 
-def _best_precision(device) -> tuple[str, str]:
-    if device.platform == "tpu":
-        return "mixed_bfloat16", "a TPU multiplies bfloat16"
-    if device.platform in ("gpu", "cuda", "rocm"):
-        capability = tuple(int(part) for part in str(getattr(device, "compute_capability", "0.0")).split("."))
-        if capability >= (8, 0):
-            return "mixed_bfloat16", f"compute capability {device.compute_capability} has bfloat16 tensor cores"
-        return "float32", f"compute capability {device.compute_capability} has no bfloat16 tensor cores"
-    return "float32", "on a CPU bfloat16 may be faster or slower: recipes/benchmarks measures it"
+def _capability(device) -> tuple[int, ...]:
+    """The compute capability of a GPU; (0, 0) where it is not known."""
+    return tuple(int(part) for part in str(getattr(device, "compute_capability", "0.0")).split("."))

@@ -200,7 +200,7 @@ def test_replicas_share_a_batch_evenly(init, monkeypatch):
         return dataclasses.replace(choose_hardware(*arguments, **options), replicas=3)
 
     monkeypatch.setattr("kbert.training.choose_hardware", three)
-    with pytest.raises(ValueError, match="`batch_size` must be a multiple of the 3 replicas.* Received: 8"):
+    with pytest.raises(ValueError, match=r"batch size must be a multiple of the 3 replicas. Received: \[8\]"):
         kbert.finetune(init, Similarity(text_pair="p"), PAIRS, **QUICK | {"evaluate_every": None})
 
 

@@ -1,5 +1,6 @@
 """The choice of device, strategy, precision and XLA; what needs another process is in test_mirrored."""
 
+import dataclasses
 import json
 import os
 
@@ -13,7 +14,7 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.training import hardware
-from kbert.training.hardware import choose_hardware, processor_only
+from kbert.training.hardware import Hardware, choose_hardware, processor_only
 from kbert.training.workers import check_tf_config
 
 CLUSTER = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -121,6 +122,18 @@ def test_xla_with_replicas_is_on_where_asked_for():
         "asked for: forward and backward pass, inside each replica",
     )
     assert hardware._choose_xla("on", "one", []) == (True, "asked for")
+
+
+def test_batches_are_divided_among_replicas_and_micro_batches():
+    two = Hardware(object(), "mirrored", 2, "float32", False, ())
+    two.check_batch_sizes(8, 16, accumulate=4)
+    two.check_batch_sizes(9)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3 times the 2 replicas. Received: \[8, 9\]"):
+        two.check_batch_sizes(9, 8, 12, accumulate=3)
+    with pytest.raises(ValueError, match=r"multiple of the 2 replicas. Received: \[9\]"):
+        two.check_batch_sizes(9, 8, is_even=True)
+    with pytest.raises(ValueError, match=r"multiple of the 2 replicas. Received: \[9\]"):  # JAX has no strategy
+        dataclasses.replace(two, strategy=None).check_batch_sizes(9)
 
 
 @pytest.mark.parametrize("arguments", [{"strategy": "two"}, {"precision": "float8"}, {"xla": "maybe"}])

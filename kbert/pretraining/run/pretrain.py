@@ -256,7 +256,8 @@ def pretrain(
     data = _open_data(corpus, rows, course, start, rate, hours, optimization.accumulate)
     course = data.course
     hardware = choose_hardware(strategy, precision, execution.xla, execution.logical_cpus, source=init)
-    _check_batch_sizes(course, optimization.accumulate, hardware)
+    hardware.check_batch_sizes(*[stage.batch_size for stage in course.stages], accumulate=optimization.accumulate)
+    hardware.check_batch_sizes(*[phase.batch_size for phase in course.phases])  # of evaluation
     _check_kept(keep_every, keep_best, course, output, dry_run)
     log_dir = log_directory("pretrain", log_dir, output, profile)
     callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
@@ -368,17 +369,6 @@ def _check_decided(data, rows, course, start, hours):
     changed = {name: value for name, value in given.items() if value not in decided[name]}
     if changed:
         raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {changed} as well")
-
-
-def _check_batch_sizes(course: "Course", accumulate: int, hardware: "Hardware") -> None:
-    """Raises ValueError if a batch cannot be divided among replicas and micro-batches."""
-    from kbert.training.hardware import check_accumulation
-    from kbert.training.jax_devices import check_divides
-
-    sizes = [stage.batch_size for stage in course.stages]
-    check_accumulation(accumulate, hardware, sizes)
-    for rows in (*sizes, *(phase.batch_size for phase in course.phases)):  # of training, and of evaluation
-        check_divides(rows)
 
 
 def _check_kept(keep_every, keep_best, course, output, dry_run):

@@ -21,15 +21,11 @@ from kbert.files import read_json
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.options import record
 from kbert.pretraining import Execution, Masking, NewModel, preset
-from kbert.pretraining.run import pretrain as module
 from kbert.pretraining.run.course import LearningRate, count_steps, first_row, plan_stages, read_phases, read_ramp
 from kbert.pretraining.run.starting_model import Start, check_new_model, make_new_model
-from kbert.training.hardware import Hardware
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "packed": False}
 PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
-TWO = Hardware(object(), "mirrored", 2, "float32", False, ())
-JAX = Hardware(None, "mirrored", 2, "float32", True, ())
 
 
 def test_what_does_not_go_together(records):
@@ -205,16 +201,6 @@ def test_every_phase_has_a_step():
 def test_shares_that_are_not_binary_fractions_end_at_one():
     phases = read_phases([(8 * n, 0.1) for n in range(1, 11)], 4)
     assert plan_stages(phases)[-1].end == 1.0
-
-
-def test_batches_are_divided_among_replicas_and_micro_batches(monkeypatch):
-    module._check_batch_sizes(course_of(steps=10), 4, TWO)
-    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3 times the 2 rep.*: \[9\]"):
-        module._check_batch_sizes(course_of(steps=10, batch_size=9), 3, TWO)
-    asked = []
-    monkeypatch.setattr("kbert.training.jax_devices.check_divides", asked.append)
-    module._check_batch_sizes(course_of(steps=10, batch_size=20, batch_size_ramp="8:0.5"), 1, JAX)
-    assert set(asked) == {8, 16, 20}
 
 
 def test_nothing_is_left_behind(tmp_path):

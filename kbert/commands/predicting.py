@@ -1,7 +1,6 @@
 """Commands that use a model: scores, predictions, filled masks, embeddings, features."""
 
 import itertools
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -75,12 +74,11 @@ def predict(
         dict: ``settings``, ``texts`` and ``seconds``.
     """
     settings = record(predict, locals())
-    from kbert.finetuning.predict_file import FORMATS, predict_file
+    from kbert.finetuning.predict_file import check_output, predict_file
     from kbert.serving.exported_pipeline import open_pipeline, trained_options
 
     start = time.monotonic()
-    is_unfinished = os.path.exists(f"{output}.partial")
-    output = check_output_file(output, overwrite or is_unfinished, FORMATS)
+    check_output(output, overwrite)
     columns = {"text": text, "text_pair": text_pair, "question": question, "context": context}
     columns |= {"prompt": prompt, "choices": choices}
     options = {"sequence_length": sequence_length, "pair": pair, "top_k": top_k, "tagging_output": tagging_output}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbert.serving.exported_pipeline import ExportedPipeline
 
 _LOGGER = logging.getLogger("kbert")
-FORMATS = (".jsonl", ".csv")
+_FORMATS = (".jsonl", ".csv")
 _SECONDS = 20.0  # of answers in a part: what a killed run loses
 _WHOLE = "whole"  # in the directory of parts: the hash of the whole output
 
@@ -117,8 +117,16 @@ def predict_file(
     return answers.rows
 
 
+def check_output(output: PathLike, overwrite: bool) -> None:
+    """Raises an error unless answers can be written to a file; call it before a model is loaded."""
+    check_output_file(output, True, _FORMATS)
+    with locked_output(output) as place:
+        _directory_of_parts(place)
+        check_output_file(output, overwrite)
+
+
 def _check_paths(pipeline, source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
-    source, output = pathlib.Path(source), check_output_file(output, True, FORMATS)
+    source, output = pathlib.Path(source), check_output_file(output, True, _FORMATS)
     check_file(source, "a file of inputs")
     if os.path.realpath(source) == os.path.realpath(output):
         raise ValueError(f"predict_file: `output` must differ from `source`. Received: {output}")

@@ -161,7 +161,7 @@ def test_damaged_settings_are_named_and_overwritten(pipeline, source, tmp_path, 
     output = tmp_path / "answers.jsonl"
     stop(pipeline, source, output, monkeypatch, KeyboardInterrupt())
     (tmp_path / "answers.jsonl.partial" / "settings.json").write_text("{")
-    with pytest.raises(FileExistsError, match="answers.jsonl.partial holds a run whose settings cannot be read"):
+    with pytest.raises(ValueError, match="answers.jsonl.partial/settings.json: not JSON"):
         run(pipeline, source, output)
     assert run(pipeline, source, output, overwrite=True) == len(TEXTS)
 

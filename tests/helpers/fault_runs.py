@@ -134,8 +134,6 @@ class FaultRun:
                 assert ended.status == 0 or self._is_finished(ended), ended.printed
                 if ended.status:  # killed between its last file and the deletion of what it no longer needs
                     shutil.rmtree(self.output / "checkpoints", ignore_errors=True)
-                    for lock in self.output.glob(".*lock"):
-                        lock.unlink()
             else:
                 self._check_end(ended, fault)
                 outcomes.append("resumed" if ended.status else "survived")

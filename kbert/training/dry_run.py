@@ -3,7 +3,6 @@
 Shapes: B batch, S sequence.
 """
 
-import itertools
 import math
 import time
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ import keras
 
 from kbert.errors import reading_errors
 from kbert.keras_compat import strategy_of
-from kbert.training.flops import peak_accelerator_memory_bytes, peak_memory_bytes, training_flops_per_token
+from kbert.training.callbacks import clock
+from kbert.training.flops import peak_bytes, training_flops_per_token
 from kbert.training.jax_devices import count_devices
 from kbert.training.memory import activation_bytes, batch_shape, memory_errors
 
@@ -43,10 +43,11 @@ def estimate_training(model: keras.Model, dataset: "tf.data.Dataset | keras.util
     rows, length = batch_shape(dataset)
     examples = _rows(batch[1])
     length = length or batch[0]["token_ids"].shape[-1]
-    rows = rows or _rows(batch)  # more than examples, if each has several choices or texts
+    rows = rows or _rows(batch)  # more than examples, where an example has several choices or texts
     measured = _measured_examples(model, examples, rows // examples, length)
     with memory_errors(measured * rows // examples, length):
-        seconds = seconds_per_step(model, batch, measured) * examples / measured
+        part = keras.tree.map_structure(lambda column: column[: measured * column.shape[0] // examples], batch)
+        seconds = mean_seconds_per_step(model, repeated_batch(part, _STEPS + 1), _STEPS) * examples / measured
     bounds = [activation_bytes(model, number, length) for number in (measured * rows // examples, rows)]
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return {
@@ -75,13 +76,8 @@ def format_estimate(estimate: dict) -> str:
         f"{rows}{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{stages}"
         f"memory: about {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
-        f"time: about {format_seconds(estimate['seconds'])} ({step})"
+        f"time: about {clock(estimate['seconds'])} ({step})"
     )
-
-
-def peak_bytes() -> int:
-    """The most memory that this process, or its accelerator, has had in use."""
-    return peak_accelerator_memory_bytes() or peak_memory_bytes()
 
 
 def count_sequences(dataset: "tf.data.Dataset | keras.utils.PyDataset", seconds: float = 10.0) -> tuple[int, bool]:
@@ -94,23 +90,6 @@ def count_sequences(dataset: "tf.data.Dataset | keras.utils.PyDataset", seconds:
             if time.perf_counter() > end:
                 return count, False
     return count, True
-
-
-def seconds_per_step(model: keras.Model, batch: tuple, examples: int) -> float:
-    """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
-    of_batch = _rows(batch[1])  # an example may have several rows
-    part = keras.tree.map_structure(lambda column: column[: examples * column.shape[0] // of_batch], batch)
-    ends = []
-
-    def wait_for_step(batch, logs):
-        float(logs["loss"])
-        ends.append(time.perf_counter())
-
-    timer = keras.callbacks.LambdaCallback(on_train_batch_end=wait_for_step)
-    steps = _STEPS + 1
-    dataset = repeated_batch(part, steps)
-    model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[timer], verbose=0, shuffle=False)
-    return min(later - earlier for earlier, later in itertools.pairwise(ends))
 
 
 def mean_seconds_per_step(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset", steps: int) -> float:
@@ -126,12 +105,6 @@ def mean_seconds_per_step(model: keras.Model, dataset: "tf.data.Dataset | keras.
     with reading_errors():
         model.fit(dataset, epochs=1, steps_per_epoch=steps + 1, callbacks=[timer], verbose=0, shuffle=False)
     return (ends[-1] - ends[0]) / steps
-
-
-def format_seconds(seconds: float) -> str:
-    """A time in hours and minutes, or a short one in seconds."""
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02d} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 def _rows(batch) -> int:
@@ -167,6 +140,3 @@ class _RepeatedBatch(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         return self._batch
-
-    def as_numpy_iterator(self):
-        return iter([self._batch])  # all are the same

@@ -1,4 +1,4 @@
-"""The arithmetic of speed: floating-point operations per token, this machine's peak, this process' memory.
+"""The arithmetic of speed: floating-point operations per token, the device's peak, this process' memory.
 
 The formulas behind all speeds that kbert reports. Letters: L layers, H hidden, F intermediate, S sequence, P
 predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the backward pass twice the forward pass.
@@ -6,7 +6,6 @@ predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the ba
 
 import resource
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import keras
@@ -52,19 +51,6 @@ def inference_flops_per_token(config: BertConfig, sequence_length: int) -> float
     return float(dense + 4 * config.num_layers * hidden * sequence_length)
 
 
-def matmul_peak(precision: str = "float32", size: int | None = None, seconds: float = 2.0) -> float:
-    """The peak speed of products of square matrices in this process, in FLOP/s.
-
-    The `size` is by default 1024 and 2048, on an accelerator 8192. A mixed Keras policy as `precision` means its
-    compute dtype.
-    """
-    if size:
-        sizes = (size,)
-    else:
-        sizes = (1024, 2048) if device_name() == "CPU" else (8192,)
-    return max(_product_speed(n, precision.removeprefix("mixed_"), seconds / len(sizes)) for n in sizes)
-
-
 def nominal_peak(device: str, precision: str = "bfloat16") -> float | None:
     """The maker's peak of dense matrix products in half precision, in FLOP/s; None if it is not known.
 
@@ -92,16 +78,11 @@ def device_name() -> str:
     return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
 
 
-def device_peak(model: keras.Model, measure: bool = True) -> float | None:
-    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known."""
-    device = device_name()
-    precision = keras.dtype_policies.get(model.dtype_policy).compute_dtype
-    peak = nominal_peak(device, precision)
-    if peak is None and not measure:
+def device_peak(model: keras.Model) -> float | None:
+    """The nominal peak of all devices that train a model together, in FLOP/s; None where it is not known."""
+    peak = nominal_peak(device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype)
+    if peak is None:
         return None
-    peak = peak or matmul_peak(precision, seconds=0.3)
-    if device == "CPU":
-        return peak  # the same cores, whatever devices they are divided into
     if keras.backend.backend() == "jax":
         import jax
 
@@ -120,14 +101,18 @@ def batch_flops(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDa
     return rows * length * training_flops_per_token(model.config, length, predictions or 0)
 
 
-def peak_memory_bytes() -> int:
-    """The peak main memory of this process so far, in bytes."""
+def peak_bytes() -> int:
+    """The most memory that this process, or its accelerator, has had in use."""
+    return _peak_accelerator_bytes() or _peak_process_bytes()
+
+
+def _peak_process_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB
 
 
-def peak_accelerator_memory_bytes() -> int | None:
-    """The peak memory so far of the first GPU or TPU, in bytes; None where there is none, or it does not say."""
+def _peak_accelerator_bytes() -> int | None:
+    """The peak of the first GPU or TPU; None where there is none, or it does not say."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -139,35 +124,3 @@ def peak_accelerator_memory_bytes() -> int | None:
     if not tf.config.list_logical_devices("GPU"):
         return None
     return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-
-
-def _product_speed(size: int, dtype: str, seconds: float) -> float:
-    """The speed of a matrix product: the best of repeated ones, which other programs disturb least."""
-    multiply = (_jax_product if keras.backend.backend() == "jax" else _tensorflow_product)((size, size), dtype)
-    multiply()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while best == float("inf") or time.perf_counter() < end:
-        start = time.perf_counter()
-        multiply()
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
-
-
-def _tensorflow_product(shape, dtype):
-    import tensorflow as tf
-
-    a, b = (tf.cast(tf.random.stateless_normal(shape, (0, n)), dtype) for n in range(2))
-
-    @tf.function
-    def product():
-        return tf.matmul(a, b)[:1, :1]  # one element makes the host wait for the result without copying it
-
-    return lambda: product().numpy()
-
-
-def _jax_product(shape, dtype):
-    import jax
-
-    a, b = (jax.random.normal(jax.random.key(n), shape, dtype) for n in range(2))
-    product = jax.jit(lambda a, b: a @ b)
-    return lambda: product(a, b).block_until_ready()

@@ -29,7 +29,7 @@ def batches(records, tmp_path_factory):  # noqa: F811
 @pytest.fixture
 def no_steps(monkeypatch):
     """A dry run does all but the steps that it measures: pretraining/run/test_pretrain.py has them."""
-    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)
+    monkeypatch.setattr(dry_run, "mean_seconds_per_step", lambda *arguments: 0.1)
 
 
 @pytest.mark.slow  # test_masks_and_packing_are_those_of_kbert_pretrain

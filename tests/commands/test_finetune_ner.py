@@ -55,7 +55,9 @@ def run(home):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_counts_sentences_and_windows(home, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)  # measured: test_finetune_classifier.py
+    monkeypatch.setattr(
+        dry_run, "mean_seconds_per_step", lambda *arguments: 0.1
+    )  # measured: test_finetune_classifier.py
     run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", "--dry-run"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("48 examples in ") and lines[2].startswith("60 steps of 8 rows of ")

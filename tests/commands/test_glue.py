@@ -115,7 +115,9 @@ def test_seeds_are_summed_up_and_the_best_is_kept(seeds):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)  # measured: test_finetune_classifier.py
+    monkeypatch.setattr(
+        dry_run, "mean_seconds_per_step", lambda *arguments: 0.1
+    )  # measured: test_finetune_classifier.py
     shutil.copytree(seeds, tmp_path / "run")
     (second,) = (tmp_path / "run" / "SST-2").glob("*-seed-4")
     shutil.rmtree(second)

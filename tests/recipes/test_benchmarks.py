@@ -2,6 +2,7 @@
 
 import functools
 import time
+import types
 
 import encoding_speed
 import fit_speed
@@ -83,6 +84,17 @@ def test_encoding(library, way):
 def test_the_peak_of_products(monkeypatch):
     monkeypatch.setattr(training_speed, "matmul_peak", lambda precision, seconds: 4e9)
     assert training_speed.square_products("float32")() == [(1 / 4e9, 0.0)]
+
+
+def test_matmul_peak_is_a_speed():
+    peak = training_speed.matmul_peak("mixed_bfloat16", size=128, seconds=0.05)
+    assert 1e8 < peak < 1e16
+
+
+def test_a_product_of_square_matrices_has_2_n_cubed_operations(monkeypatch):
+    times = iter([0.0, 10.0, 10.5, 11.0])  # it takes half a second, and then the time is over
+    monkeypatch.setattr(training_speed, "time", types.SimpleNamespace(perf_counter=lambda: next(times)))
+    assert training_speed.matmul_peak(size=64, seconds=1.0) == 2 * 64**3 / 0.5
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,6 @@ DAMAGED = {
     "cut off": b'{"step": 200, "lo',
     "no JSON": b"\x00\x00\x00\x00",
     "no UTF-8": b'{"step": 200, "loss\xff": 1}',
-    "no step": b'{"loss": 4.0}',
-    "a step that is no number": b'{"step": "200"}',
-    "no object": b"[200]",
-    "NaN": b'{"step": 200, "loss": NaN}',
     "nested": b'{"step": 200, "loss": ' + b"[" * 100_000,
     "empty": b"",
 }

@@ -25,7 +25,7 @@ DESCRIPTIONS = {  # Markdown; a tag without one says it all itself
     "speed/real_tokens_per_second": "Without padding.",
     "speed/real_token_fraction": "The fraction of the tokens of a batch that are not padding.",
     "speed/fraction_of_peak": "The floating-point operations of the model's own matrix products, as a fraction of the "
-    "peak of this device: of its maker's figure where it is known, else of what large matrix products reach here.",
+    "peak that the device's maker states; nothing where that is not known, as for CPUs.",
     "speed/peak_memory_gib": "The most main memory that the process has used so far; on a GPU its own memory.",
 }
 LAYOUT = {  # category → title of a chart → regular expressions of its tags

@@ -16,12 +16,11 @@ from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
 from kbert.inspection.board.summaries import custom_scalars, histogram, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
-from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
+from kbert.training.flops import device_peak, peak_bytes
 from kbert.training.logs import complete_logs, is_chief, updates_done
 
 _LOGGER = logging.getLogger("kbert")
 _NOT_SHOWN = ("step", "total_steps", "seconds", "flops_per_second")
-_PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -87,7 +86,6 @@ class TensorBoard(keras.callbacks.Callback):
         self._start = None
         self._last = {}  # the logs of the last window
         self._entropy = None
-        self._peak = None
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
@@ -178,17 +176,11 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _speed(self, logs):
         """Figures from the speed of a window, and memory."""
-        numbers = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
+        numbers = {"peak_memory_gib": peak_bytes() / 2**30}
         if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
             numbers["real_token_fraction"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
-        if "flops_per_second" in logs:
-            if self._peak is None:
-                self._peak = device_peak(self.model, measure=False)
-            if self._peak is None and self._sampler.is_due(_PEAK_SECONDS):
-                with self._sampler.measure():
-                    self._peak = device_peak(self.model)
-            if self._peak is not None:
-                numbers["fraction_of_peak"] = logs["flops_per_second"] / self._peak
+        if "flops_per_second" in logs and (peak := device_peak(self.model)):
+            numbers["fraction_of_peak"] = logs["flops_per_second"] / peak
         return numbers
 
     def _samples(self, learning_rate):

@@ -29,9 +29,8 @@ PEAK = 1e12
 
 @pytest.fixture(autouse=True, scope="module")
 def known_peak():
-    """Measuring that of this machine takes a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbert.inspection.board.tensor_board.device_peak", lambda model, measure=True: PEAK)
+        patch.setattr("kbert.inspection.board.tensor_board.device_peak", lambda model: PEAK)
         yield
 
 
@@ -196,17 +195,6 @@ def test_keras_need_not_wait_for_it_at_each_batch(tmp_path, monkeypatch):
     monkeypatch.setattr("keras.src.backend.IS_THREAD_SAFE", True)  # as on JAX
     for board, expected in ((TensorBoard(tmp_path), True), (TensorBoard(tmp_path, profile=1), False)):
         assert keras.callbacks.CallbackList([board])._async_train is expected
-
-
-def test_only_a_peak_that_must_be_measured_waits(tmp_path, monkeypatch):
-    def fractions(name, peak):
-        monkeypatch.setattr("kbert.inspection.board.tensor_board.device_peak", peak)
-        board = TensorBoard(tmp_path / name, time_fraction=1e-9)
-        tiny.train(tiny.model(), tiny.make_dataset, 2, window=1, callbacks=[board])
-        return [step for step, _ in read_scalars(tmp_path / name).get(("train", "speed/fraction_of_peak"), [])]
-
-    assert fractions("known", lambda model, measure=True: PEAK) == [1, 2]
-    assert fractions("unknown", lambda model, measure=True: PEAK if measure else None) == []
 
 
 def test_other_workers_write_nothing(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
-from kbert.training.flops import matmul_peak
 
 STEPS, EVERY = 10_000, 500
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="Linux")]
@@ -33,7 +32,6 @@ class Usage(keras.callbacks.Callback):
 def train(directory):
     write_records(make_documents(300), make_tokenizer(), directory / "records", shard_tokens=2000, held_out=0.1)
     usage = Usage()
-    matmul_peak(seconds=0.1)  # TensorBoard's callback measures it once, when a run has lasted long enough: 100 MiB
     kbert.pretrain(
         directory / "records",
         init=make_pretrainer(16),

@@ -4,6 +4,8 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
+from kbert.weights.files.tensor_file import RefusedFile
+
 _OPCODES = (
     "PROTO FRAME STOP MARK POP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE "
     "BINSTRING SHORT_BINSTRING EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS SETITEM SETITEMS "
@@ -11,8 +13,10 @@ _OPCODES = (
 ).split()
 
 
-class RefusedPickle(ValueError):
-    """A pickle that names or does something that files of weights do not need."""
+_REFUSAL = (
+    "which no file of weights needs; loading it could run any program. Nothing of it was executed. Get the weights as "
+    "safetensors, or from somebody you trust."
+)
 
 
 class PlainDict(dict):
@@ -28,7 +32,7 @@ class PlainDict(dict):
 
 class _Loaders(dict):
     def __missing__(self, opcode):
-        raise RefusedPickle(f"its pickle has the opcode {bytes([opcode])!r}")
+        raise RefusedFile(f"its pickle has the opcode {bytes([opcode])!r}, {_REFUSAL}")
 
 
 class _Unpickler(pickle._Unpickler):  # in Python: the C class cannot leave out opcodes and allocates what a memo claims
@@ -43,7 +47,7 @@ class _Unpickler(pickle._Unpickler):  # in Python: the C class cannot leave out 
 
     def find_class(self, module, name):
         if (module, name) not in self.allowed:
-            raise RefusedPickle(f"its pickle names {module[:100]}.{name[:100]}")
+            raise RefusedFile(f"its pickle names {module[:100]}.{name[:100]}, {_REFUSAL}")
         return self.allowed[module, name]
 
 
@@ -52,6 +56,6 @@ def read_pickle(file: BinaryIO, allowed: Mapping[tuple[str, str], Any], persiste
 
     It is made of `PlainDict`, lists, tuples, strings, numbers, None, and what `persistent` (a function of a persistent
     id) and `allowed` return: the replacement of each (module, name), a string or a function of the pickled arguments.
-    Any other name, or an opcode that is not needed for these, is a RefusedPickle. A damaged pickle can raise anything.
+    Any other name, or an opcode that is not needed for these, is a RefusedFile. A damaged pickle can raise anything.
     """
     return _Unpickler(file, allowed, persistent).load()

@@ -3,30 +3,19 @@
 kbert has its own writer because the library's `save_file` needs all tensors in memory at once; here it is only one.
 """
 
-import contextlib
 import json
 import math
 import os
+import pathlib
 from collections.abc import Callable, Mapping
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 in NumPy, where the library looks it up by name
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from kbert.weights.files.tensor_file import TensorInfo, checked_file
+from kbert.weights.files.tensor_file import TensorInfo, check_not_pointer, reading
 
-_DTYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I8": "int8"}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 
@@ -35,40 +24,24 @@ class SafetensorsFile:
     """A `.safetensors` file as a `TensorFile`.
 
     It is opened again for each tensor, because the library maps it into memory and checks its length only when it opens
-    it.
+    it. A type that no weights of kbert have keeps the format's name for it.
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = checked_file(path)
-        self.tensors: dict[str, TensorInfo] = {}
-        with _opened(self.path) as file:
+        self.path = pathlib.Path(path)
+        check_not_pointer(self.path)
+        with reading(self.path), safe_open(self.path, framework="np") as file:
             self.metadata: dict[str, str] = file.metadata() or {}
-            for name in file.keys():
-                tensor = file.get_slice(name)
-                kind = tensor.get_dtype()
-                if kind not in _DTYPES:
-                    raise ValueError(
-                        f"{str(self.path)!r}: the tensor {name!r} has the type {kind}, which kbert does not read (it "
-                        f"reads {', '.join(_DTYPES)}). Quantised weights have to be converted back first."
-                    )
-                self.tensors[name] = TensorInfo(tuple(tensor.get_shape()), _DTYPES[kind])
+            slices = {name: file.get_slice(name) for name in file.keys()}
+            self.tensors = {
+                name: TensorInfo(tuple(tensor.get_shape()), _DTYPES.get(tensor.get_dtype(), tensor.get_dtype()))
+                for name, tensor in slices.items()
+            }
 
     def read(self, name: str) -> np.ndarray:
-        with _opened(self.path) as file:
+        with reading(self.path, f"the tensor {name!r}"), safe_open(self.path, framework="np") as file:
             values = file.get_tensor(name)
         return values.astype(np.float32) if self.tensors[name].dtype == "bfloat16" else values
-
-
-@contextlib.contextmanager
-def _opened(path):
-    try:
-        with safe_open(path, framework="np") as file:
-            yield file
-    except (SafetensorError, OSError, RecursionError) as error:
-        raise ValueError(
-            f"{str(path)!r} cannot be read as safetensors, it is truncated, corrupted or something else: {error}. "
-            "Download or write it again."
-        ) from None
 
 
 def looks_like_safetensors(path: str | os.PathLike) -> bool:

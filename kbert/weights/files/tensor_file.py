@@ -1,8 +1,10 @@
 """The interface of every file of tensors: names and shapes at once, values one at a time."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -30,20 +32,33 @@ class TensorFile(Protocol):
     tensors: dict[str, TensorInfo]
 
     def read(self, name: str) -> np.ndarray:
-        """The values of one tensor as a new array; bfloat16 becomes float32, which is exact."""
+        """The values of one tensor; bfloat16 becomes float32, which is exact."""
         ...
 
 
-def checked_file(path: str | os.PathLike) -> pathlib.Path:
-    """The path of a file with content; an error explains a pointer file of Git LFS."""
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No file at {str(path)!r}.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{str(path)!r} is empty. Download or write it again.")
+class RefusedFile(ValueError):
+    """A file that could do harm, such as a pickle that calls functions."""
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike, what: str = "it") -> Iterator[None]:
+    """Turns errors into a ValueError with the file's name: for a damaged file, libraries raise nearly anything."""
+    try:
+        yield
+    except RefusedFile as error:
+        raise RefusedFile(f"{str(path)!r} is refused: {error}") from None
+    except Exception as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(
+            f"{str(path)!r}: {what} cannot be read: {reason}. The file is truncated, corrupted or of another kind. "
+            "Download or write it again."
+        ) from error
+
+
+def check_not_pointer(path: pathlib.Path) -> None:
+    """Raises ValueError for the few lines that `git clone` writes in place of a large file where Git LFS is missing."""
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise ValueError(
                 f"{str(path)!r} is not the weights but a Git LFS pointer to them. Fetch them with `git lfs pull`."
             )
-    return path

@@ -19,8 +19,8 @@ from typing import BinaryIO
 import ml_dtypes  # noqa: F401  # registers bfloat16 in NumPy
 import numpy as np
 
-from kbert.weights.files.plain_pickle import PlainDict, RefusedPickle, read_pickle
-from kbert.weights.files.tensor_file import TensorInfo, checked_file
+from kbert.weights.files.plain_pickle import PlainDict, read_pickle
+from kbert.weights.files.tensor_file import TensorInfo, check_not_pointer, reading
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
@@ -43,8 +43,9 @@ class TorchPickleFile:
     """A `pytorch_model.bin` as a `TensorFile`, in the zip form (PyTorch ≥ 1.6) or the older single stream."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = checked_file(path)
-        with _named(self.path):
+        self.path = pathlib.Path(path)
+        check_not_pointer(self.path)
+        with reading(self.path):
             self._form = (_Zip if zipfile.is_zipfile(self.path) else _Stream)(self.path)
             self._views = self._form.views
             storages = {view.storage for view in self._views.values()}
@@ -59,29 +60,11 @@ class TorchPickleFile:
     def read(self, name: str) -> np.ndarray:
         view = self._views[name]
         dtype = np.dtype(view.storage.dtype)
-        with _named(self.path, f"the tensor {name!r}"):
+        with reading(self.path, f"the tensor {name!r}"):
             offset, *strides = (number * dtype.itemsize for number in (view.offset, *view.strides))
             # In bounds, or a ValueError of NumPy.
             values = np.ndarray(view.shape, dtype, self._form.read(view.storage), offset, strides)
         return values.astype("float32" if dtype == "bfloat16" else dtype, order="C", copy=False)
-
-
-@contextlib.contextmanager
-def _named(path, what="it"):
-    """Names the file in errors. If it is damaged, zipfile, pickle and NumPy raise nearly anything."""
-    try:
-        yield
-    except RefusedPickle as error:
-        raise ValueError(
-            f"{str(path)!r}: it is refused: {error}, which no file of weights needs; loading it could run any program. "
-            "Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
-        ) from None
-    except Exception as error:
-        problem = error if isinstance(error, ValueError | pickle.UnpicklingError) else repr(error)
-        raise ValueError(
-            f"{str(path)!r}: {what} cannot be read as PyTorch's: {problem}. The file is truncated, corrupted, or "
-            "something else than a saved state_dict."
-        ) from None
 
 
 class _Zip:
@@ -148,7 +131,7 @@ def _state_dict(file: BinaryIO) -> "dict[str, _TensorView]":
     ):
         kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
         raise ValueError(
-            f"the pickle must hold a state_dict: a dict of tensors by name and nothing else. Received: {kind}. "
+            f"it must hold a state_dict: a dict of tensors by name and nothing else. Received: {kind}. "
             "Save `model.state_dict()` alone, or better as safetensors"
         )
     return contents

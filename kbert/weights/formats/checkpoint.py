@@ -157,8 +157,8 @@ class TensorCheckpoint(Checkpoint):
             )
         if integers:
             raise ValueError(
-                f"{path}: weights that are integers: {_first(integers)}. A quantised model has to be converted back to "
-                "float32, float16 or bfloat16 first."
+                f"{path}: weights of a type that kbert does not read: {_first(integers)}. A quantised model has to be "
+                "converted back to float32, float16 or bfloat16 first."
             )
 
     def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]):

@@ -50,7 +50,7 @@ def test_what_transformers_wrote():
 
 
 def test_a_wrong_announcement_and_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="No file at"):
+    with pytest.raises(FileNotFoundError, match="nothing"):
         SafetensorsFile(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"announced with shape \(3,\). Received: \(2,\)"):
         write_safetensors(tmp_path / "it", {"x": ((3,), lambda: np.zeros(2))})
@@ -84,17 +84,15 @@ def test_a_false_header(tmp_path):
 
     wrong_inputs(
         read,
-        (({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8), "cannot be read as safetensors.*invalid shape"),
+        (({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8), "cannot be read: .*invalid shape"),
         (({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12), "cannot .*not fully covered.*Download"),
         (({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, 8), "cannot .*not fully covered"),
         (({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12), "cannot .*invalid value"),
         (({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12), "cannot .*invalid type"),
         (({"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 12]}, 12), "cannot .*overflow"),
         (({"dtype": "F32", "shape": [1]}, 12), "cannot .*missing field `data_offsets`"),
-        owner="it' ",
+        owner="it': it ",
     )
-    with pytest.raises(ValueError, match="which kbert does not read.*[Qq]uantised"):
-        read(({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, 1))
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path):
@@ -102,5 +100,5 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
     write_safetensors(path, {"x": ((9,), lambda: np.zeros(9))})
     file = SafetensorsFile(path)
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ValueError, match="it' cannot be read as safetensors.*not fully covered"):
+    with pytest.raises(ValueError, match="it': the tensor 'x' cannot be read.*not fully covered"):
         file.read("x")

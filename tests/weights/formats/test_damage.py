@@ -88,9 +88,9 @@ def rename_all(values):
 
 GOOGLE_CONFIG, DATA = "bert_config.json", "bert_model.ckpt.data-00000-of-00001"
 GOOGLE = {
-    "truncated data": (cut(DATA, -4000), r"truncated: the tensors named in the index take \d+ bytes. Received: \d+"),
-    "truncated index": (cut("bert_model.ckpt.index", -100), "index cannot be read"),
-    "no data": (deleted(DATA), "not the weights beside it"),
+    "truncated data": (cut(DATA, -4000), r"named in the index take \d+ bytes. Received: \d+ bytes, in \[.*data-0"),
+    "truncated index": (cut("bert_model.ckpt.index", -100), "bert_model.ckpt.: the index cannot be read"),
+    "no data": (deleted(DATA), r"named in the index take \d+ bytes. Received: 0 bytes, in \[\]"),
     "no config": (deleted(GOOGLE_CONFIG), "Expected bert_config.json"),
     "broken config": (cut(GOOGLE_CONFIG, -9), "bert_config.json.*: not JSON"),
     "no sizes in config": (edited(GOOGLE_CONFIG, hidden_size=...), "does not say hidden_size"),
@@ -108,12 +108,12 @@ GOOGLE = {
         "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/kernel",
     ),
 }
-WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors' cannot be read as safetensors"
+WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors': it cannot be read"
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n"
 HUGGINGFACE = {
-    "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}, it is truncated.*not fully covered"),
-    "truncated header": (cut(WEIGHTS, 500), f"{UNREADABLE}, it is truncated.*invalid header length"),
-    "empty": (put(WEIGHTS, ""), "is empty"),
+    "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}.*not fully covered. The file is truncated"),
+    "truncated header": (cut(WEIGHTS, 500), f"{UNREADABLE}.*invalid header length"),
+    "empty": (put(WEIGHTS, ""), f"{UNREADABLE}.*header too small. The file is truncated"),
     "git lfs": (put(WEIGHTS, LFS), "Git LFS pointer"),
     "a web page": (put(WEIGHTS, "<!doctype html><html>404</html>"), f"{UNREADABLE}.*header too large"),
     "no header": (put(WEIGHTS, (20).to_bytes(8, "little") + b"x" * 40), f"{UNREADABLE}.*invalid JSON in header"),

@@ -175,7 +175,7 @@ def test_a_directory_is_no_file_and_not_below_one(tmp_path, pipeline):
         (lambda place: write_records(made, tiny_tokenizer(), place), "write_records: `directory`"),
         (lambda place: open_run(place, {}), "`output`"),
         (lambda place: TensorBoard(place), "TensorBoard: `log_dir`"),
-        (lambda place: kbert.inspection.DevExamples(dict, place), "`log_dir`"),
+        (lambda place: kbert.inspection.DevExamples(kbert.training.DevScoring(dict, "x"), place), "`log_dir`"),
     ]
     refused(rows, [file], NotADirectoryError, f"{{name}} must be a directory.*{file}, which is a file")
     refused(rows, [file / "a/b"], NotADirectoryError, f"{{name}} must be .*: {file}/a/b, but {file} is a file")
@@ -194,8 +194,6 @@ def test_numbers_are_named(pipeline):
         (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
         (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
         (lambda wrong: kbert.training.DevScoring(dict, "x", patience=wrong), "DevScoring: `patience`"),
-        (lambda wrong: kbert.inspection.DevExamples(dict, "logs", every=wrong), "DevExamples: `every`"),
-        (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", every=wrong), "MaskedExamples: `every`"),
         (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", examples=wrong), "MaskedExamples: `examples`"),
     ]
     refused(rows, ("x", 0, True), ValueError, "{name} must be a positive integer. Received: {wrong}")
@@ -236,7 +234,7 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.models.average_models(wrong), "models"),
         (lambda wrong: kbert.models.average_models([wrong]), "models"),
         (lambda wrong: TensorBoard(wrong), "log_dir"),
-        (lambda wrong: kbert.inspection.DevExamples(dict, wrong), "log_dir"),
+        (lambda wrong: kbert.inspection.DevExamples(kbert.training.DevScoring(dict, "x"), wrong), "log_dir"),
         (lambda wrong: kbert.tasks.glue("SST-2").dev_sets(wrong), "path"),
         (lambda wrong: kbert.serving.trained_options(wrong), "source"),
         (lambda wrong: kbert.weights.load_adapter(encoder, wrong), "directory"),

@@ -173,7 +173,7 @@ def playground(
     """Serves the playground: masking, next sentences, input rows, attention and answers of models, in a browser.
 
     Args:
-        models: models to show, such as saved_models/kbert-tiny. SavedModels only answer questions.
+        models: models to show, such as saved_models/kbert-tiny.
         host: address to listen on. The default is reachable from this machine only.
         port: port to listen on. 0 takes the first free one from 7860 on.
         share: opens a public link through Gradio's servers. Everyone who knows it can query the models.

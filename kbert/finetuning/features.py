@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from kbert.aliases import PathLike
 from kbert.files import atomic_file
+from kbert.inspection.analysis.states import window_states
 from kbert.locks import locked_output
-from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
-from kbert.tasks.tagging.evaluation import INPUTS
 from kbert.training.callbacks import PredictionProgress
 
 if TYPE_CHECKING:
@@ -34,24 +32,6 @@ def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
     if wrong or not layers:
         raise ValueError(f"Expected layers from {-count} to {num_layers} (0: embeddings). Received: {list(layers)}")
     return tuple(layer % count for layer in layers)
-
-
-def window_states(
-    encoder: "BertEncoder", batch: dict, layers: Sequence[int], batch_size: int = 32
-) -> Iterator[tuple[int, np.ndarray]]:
-    """The hidden states of all windows of a preprocessor's batch, a few windows at a time.
-
-    Yields (number of the first window, float32 [up to batch_size, S', L, H]); S' is what the longest of them needs.
-    """
-    batch_size = limit_batch_size(batch_size, len(batch["token_ids"]))
-    for start in range(0, len(batch["token_ids"]), batch_size):
-        part = {name: batch[name][start : start + batch_size] for name in INPUTS}
-        count = len(part["token_ids"])
-        # One size, so that the model is traced only once; filler rows are dropped.
-        part = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in part.items()}
-        part = trim_padding({name: tf.constant(v) for name, v in part.items()}, padding_for(encoder))
-        states = encoder.predict_on_batch(part)["hidden_states"]
-        yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)
 
 
 def text_features(

@@ -190,6 +190,8 @@ def reliability_picture(
 def scatter_picture(labels: np.ndarray, predictions: np.ndarray, title: str) -> np.ndarray:
     """A point for each of at most `MOST_POINTS` pairs of finite gold and predicted numbers."""
     finite = np.isfinite(labels) & np.isfinite(predictions)
+    if others := np.count_nonzero(~finite):
+        title += f"\nnot drawn: {others:,} of {len(finite):,} are not finite"
     rows = np.flatnonzero(finite)
     rows = rows[np.linspace(0, len(rows) - 1, min(MOST_POINTS, len(rows)), dtype="int64")]
     labels, predictions = labels[rows], predictions[rows]
@@ -205,29 +207,7 @@ def scatter_picture(labels: np.ndarray, predictions: np.ndarray, title: str) -> 
         axes.set_aspect("equal")
         axes.grid(color=FAINT, linewidth=0.5)
 
-    return picture(430, 450, title + _not_drawn(finite), draw)
-
-
-def residual_picture(residuals: np.ndarray, title: str, bars: int = 20) -> np.ndarray:
-    """The number of examples by their residual, if it is finite, with a line at 0."""
-    finite = np.isfinite(residuals)
-    drawn = residuals[finite]
-    reach = float(np.abs(drawn).max(initial=0.0)) or 1.0
-
-    def draw(figure):
-        axes = figure.subplots()
-        axes.hist(drawn, bins=bars, range=(-reach, reach), color=BLUE, rwidth=0.94)
-        axes.axvline(0.0, color=INK, linestyle="--", linewidth=1)
-        axes.set(xlabel="predicted minus gold", ylabel="examples")
-        axes.grid(axis="y", linewidth=0.5)
-        axes.set_axisbelow(True)
-
-    return picture(430, 310, title + _not_drawn(finite), draw)
-
-
-def _not_drawn(finite):
-    others = np.count_nonzero(~finite)
-    return f"\nnot drawn: {others:,} of {len(finite):,} are not finite" if others else ""
+    return picture(430, 450, title, draw)
 
 
 def _as_percent(value, _):

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from kbert.aliases import ModelSource, PathLike
 from kbert.checks import check_directory
 from kbert.inspection.analysis.attention_heads import heads_and_words, mean_statistics
-from kbert.inspection.analysis.attributions import HEADS, Baseline, explained_heads, token_attributions
+from kbert.inspection.analysis.attributions import HEADS, explained_heads, token_attributions
 from kbert.inspection.analysis.labelled_data import LabelledData, labelled_data
 from kbert.inspection.analysis.probes import layer_similarity, probe_layers
 from kbert.inspection.analysis.projector import labelled_vectors, word_embeddings
@@ -53,8 +53,6 @@ def inspect(
     name: str | None = None,
     sequence_length: Count = 128,
     max_words: Count = 5000,
-    max_vectors: Count = 4000,
-    baseline: Baseline = "[MASK]",
     seed: Natural = 0,
 ) -> Inspection:
     """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as HTML.
@@ -82,8 +80,6 @@ def inspect(
         name: of the model in headings. None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.
         max_words: words (or texts) of `data`, and of `dev`, that are read.
-        max_vectors: the maximum number of vectors of each kind in the projector.
-        baseline: of the integrated gradients: "[MASK]", "[PAD]", "[UNK]" or "zero".
         seed: determines control tasks and what is held out; a seed always gives equal results.
 
     Returns:
@@ -115,13 +111,11 @@ def inspect(
     states = text_states(encoder, reading, texts, sequence_length)
     attributions = [None] * len(states)
     if heads:
-        attributions = [
-            token_attributions(model, tokenizer, of_text, labels=labels, baseline=baseline) for of_text in states
-        ]
+        attributions = [token_attributions(model, tokenizer, of_text, labels=labels) for of_text in states]
     else:
         _LOGGER.info("no attributions: the %s model has no head of %s", model.task, ", ".join(sorted(HEADS)))
     _warn(states, attributions)
-    embeddings = [word_embeddings(encoder, tokenizer, counts, max_vectors)]
+    embeddings = [word_embeddings(encoder, tokenizer, counts)]
     findings = {}
     words = None
     if data is not None:
@@ -132,7 +126,7 @@ def inspect(
             findings["probes"] = _probes(train, words, of_train, of_test, seed)
         else:
             _LOGGER.warning("no probes: they need scikit-learn, which the extra inspect installs")
-        embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
+        embeddings.append(labelled_vectors(words, of_test[:, -1]))
         if words.has_words:
             findings |= heads_and_words(encoder, tokenizer, words, sequence_length)
     if compare is not None:

@@ -17,7 +17,7 @@ from kbert.files import read_json
 from kbert.inspection.markdown import escape, percent
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import table_of
-from kbert.tasks.metrics import accuracy
+from kbert.tasks.metrics import accuracy, scores_by_label
 from kbert.tasks.table import check_characters, check_texts, read_table, whole_number
 from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TrainingData
 
@@ -316,4 +316,5 @@ def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> "list[
         return [prompt, "<br>".join(lines), escape(examples.source(row))]
 
     names = [str(n) for n in range(probabilities.shape[1])]
-    return label_views(probabilities, examples.labels, names, ["prompt", "choices", "from"], cells)
+    by_choice = scores_by_label(examples.labels, probabilities.argmax(axis=1), names)
+    return label_views(probabilities, examples.labels, by_choice, ["prompt", "choices", "from"], cells)

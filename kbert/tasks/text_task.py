@@ -214,9 +214,9 @@ class TextTask(Task):
         from kbert.tasks.scores import evaluate
 
         scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
-        return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
+        return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions, scores))
 
-    def _views(self, pipeline, examples, predictions) -> "list[View]":
+    def _views(self, pipeline, examples, predictions, scores) -> "list[View]":
         """What TensorBoard shows of predictions."""
         return []
 
@@ -428,14 +428,14 @@ class Classification(TextTask):
             )
         return examples.with_labels(labels) if labels else examples
 
-    def _views(self, pipeline, examples, predictions):
+    def _views(self, pipeline, examples, predictions, scores):
         from kbert.inspection.examples.prediction_views import label_views, multi_label_views
 
-        names = [str(label) for label in pipeline.answers.labels]
         if examples.multi_label:
             thresholds = pipeline.answers.thresholds or 0.5
-            return multi_label_views(predictions, examples.labels, names, thresholds, *example_columns(examples))
-        return label_views(predictions, examples.labels, names, *example_columns(examples))
+            by_label = scores["labels"]
+            return multi_label_views(predictions, examples.labels, by_label, thresholds, *example_columns(examples))
+        return label_views(predictions, examples.labels, scores["labels"], *example_columns(examples))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -488,7 +488,7 @@ class Regression(TextTask):
     def _from_table(self, table):
         return from_table(self._with_texts(table), text=self.text, text_pair=self.text_pair, label=self.label)
 
-    def _views(self, pipeline, examples, predictions):
+    def _views(self, pipeline, examples, predictions, scores):
         from kbert.inspection.examples.prediction_views import number_views
 
         return number_views(predictions, examples.labels, *example_columns(examples))

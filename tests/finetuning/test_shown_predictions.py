@@ -34,11 +34,11 @@ def test_classification():
     order = np.argsort(-result.predictions.max(axis=1), kind="stable")
     wrong = [row for row in order if predicted[row] != examples.labels[row]]
     rows = shown_cells(shown["confidently wrong"])
-    assert rows[0] == ["", "gold", "predicted", "text", "from"] and wrong
-    assert [row[3:] for row in rows[1:]] == [[shown_as(TEXTS[n]), f"the examples, row {n}"] for n in wrong[:10]]
-    assert {row[2].rpartition(" ")[0] for row in rows[1:]} <= {"<d>", "a|b", "*c*"}
+    assert rows[0] == ["gold", "predicted", "text", "from"] and wrong
+    assert [row[2:] for row in rows[1:]] == [[shown_as(TEXTS[n]), f"the examples, row {n}"] for n in wrong[:10]]
+    assert {row[1].rpartition(" ")[0] for row in rows[1:]} <= {"<d>", "a|b", "*c*"}
     assert f"accuracy {100 * result.scores['accuracy']:.0f}%" in shown["by label"]
-    assert {"confusion matrix", "calibration", "expected calibration error", "worst"} <= set(shown)
+    assert {"confusion matrix", "calibration", "expected calibration error"} <= set(shown)
 
 
 def test_several_labels():
@@ -81,10 +81,10 @@ def test_choices():
     examples = task.examples(questions | {"label": [0, 2, 2]})
     probabilities = np.array([[0.2, 0.8, 0.0], [0.1, 0.1, 0.8], [0.5, 0.25, 0.25]])
     rows = shown_cells(contents(choice_views(examples, probabilities))["confidently wrong"])
-    assert rows[0] == ["", "gold", "predicted", "prompt", "choices", "from"]
-    assert rows[1][:4] == ["✗", "0 (20%)", "1 (80%)", "a|b"]
-    assert rows[1][4].split("\n") == ["✓ 0: ***one*** (20%)", "✗ 1: *two* (80%)"]
-    assert rows[2][3] == "<x>" and rows[2][4].split("\n") == [
+    assert rows[0] == ["gold", "predicted", "prompt", "choices", "from"]
+    assert rows[1][:3] == ["0 (20%)", "1 (80%)", "a|b"]
+    assert rows[1][3].split("\n") == ["✓ 0: ***one*** (20%)", "✗ 1: *two* (80%)"]
+    assert rows[2][2] == "<x>" and rows[2][3].split("\n") == [
         "✗ 0: *p* (50%)",
         "1: q (25%)",
         f"✓ 2: **{HOSTILE[0]}** (25%)",

@@ -159,7 +159,6 @@ def test_errors_name_the_argument(pipeline):
         ({"data": DATA, "dev": {"words": [["a"]]}}, "`dev`: expected the columns of `data`.* 'pos'"),
         ({"data": DATA, "dev": {"text": ["a"], "pos": ["A"]}}, "`dev`: expected labelled words, as `data`"),
         ({"counts": [1, 2]}, "`counts`: expected a number for each of 25 tokens"),
-        ("baseline", "mean", "one of"),
         ("max_words", 0, "a positive integer. Received: 0"),
     )
     wrong_values(

@@ -11,7 +11,7 @@ from helpers.tiny_directory import sentences
 
 import kbert
 
-pytestmark = pytest.mark.slow  # what is written: inspection/board; the plugin in a live server: browser/
+pytestmark = pytest.mark.slow  # what is written is tested in inspection/board
 
 SHORT = {"batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3}
 RATES = (1e-3, 2e-3)
@@ -76,7 +76,7 @@ def test_the_runs_are_there(live):
 
 
 def test_the_dashboards_are_there(live):
-    dashboards = "timeseries scalars custom_scalars histograms distributions hparams text kbert"
+    dashboards = "timeseries scalars custom_scalars histograms distributions hparams text images"
     assert set(dashboards.split()) <= live.plugins()
 
 
@@ -197,7 +197,7 @@ def test_text(live):
 
 
 def test_what_inspect_found(live):
-    """The projector's vectors, pictures of attention, and scores of probes by layer."""
+    """The projector's vectors, and pictures of attention, heads and probes."""
     run = "0/logs/inspection"
     assert run in live.json("data/plugin/projector/runs")
     shown = live.json("data/plugin/projector/info", run=run)["embeddings"]
@@ -211,19 +211,3 @@ def test_what_inspect_found(live):
     assert {"model attention/text 1, layer 1", "model heads/entropy", "model probes/label"} <= set(tags)
     (picture,) = live.json("data/plugin/images/images", run=run, tag="model probes/label", sample=0)
     assert live.get(f"data/plugin/images/individualImage?{picture['query']}").startswith(b"\x89PNG")
-    assert [step for step, _ in curve(live, run, "model probe scores/label/accuracy")] == [0, 1, 2]
-
-
-def test_the_kbert_tab(live):
-    """It offers the models of the runs, and the pre-trained one fills the masks that it is shown."""
-    models = {one["name"]: one for one in live.json("data/plugin/kbert/api/models")["models"]}
-    assert {name: one["task"] for name, one in models.items()} == {
-        "pretraining": "pretraining",
-        "0": "classification",
-        "1": "classification",
-    }
-    question = {"model": "pretraining", "text": " ".join(VOCABULARY[-6:]), "mask_rate": 0.5}
-    answer = live.post("data/plugin/kbert/api/masking", question)
-    chosen = [token for token in answer["tokens"] if token["kind"] != "not chosen"]
-    assert len(chosen) == answer["counts"]["chosen"] > 0 and answer["loss"] > 0
-    assert all(len(token["predictions"]) == 5 and token["label"] == token["token"] for token in chosen)

@@ -5,7 +5,7 @@ Shapes: n points, S sequence, H hidden, N labels, P predictions, V vocabulary.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
 
-Baseline = Literal["[MASK]", "[PAD]", "[UNK]", "zero"]
 _SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 _STEPS = (16, 32, 64, 128, 256)  # points on the path, until the sum is right
 _BATCH = 16  # points at a time
@@ -58,12 +57,11 @@ def token_attributions(
     states: TextStates,
     *,
     labels: Sequence[str] | None = None,
-    baseline: Baseline = "[MASK]",
 ) -> TokenAttributions | None:
     """Explains the answer of a model with one of the `HEADS` by a text's tokens; None if it gives no answer to it.
 
-    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP], to the embeddings of
-    the text's tokens. Positions and segments stay. A token's attribution is the sum over its vector.
+    The path leads from the embedding of [MASK], everywhere but at [CLS] and [SEP], to the embeddings of the text's
+    tokens. Positions and segments stay. A token's attribution is the sum over its vector.
     """
     if keras.backend.backend() != "tensorflow":
         raise SetupError(
@@ -78,11 +76,10 @@ def token_attributions(
     target = first.target(states, outputs, tokenizer.vocabulary if "mlm_logits" in outputs else labels)
     if target is None:
         return None
-    start = 0.0 * vectors if baseline == "zero" else table[tokenizer.token_to_id(baseline)]
     fixed = np.array([token in _SPECIAL for token in states.tokens])[:, np.newaxis]
-    explained = integrated_gradients(_value_and_gradient(run, target), vectors, np.where(fixed, vectors, start))
-    attributions = explained.attributions.sum(axis=-1).tolist()
-    return TokenAttributions(states.tokens, target.description, attributions, *explained[1:])
+    baseline = np.where(fixed, vectors, table[tokenizer.mask_id])
+    attributions, check = integrated_gradients(_value_and_gradient(run, target), vectors, baseline)
+    return TokenAttributions(states.tokens, target.description, attributions.sum(axis=-1).tolist(), **check)
 
 
 def answer_from_vectors(model: "BertModel", states: TextStates) -> Callable[[Any], dict[str, Any]]:
@@ -121,22 +118,16 @@ def _value_and_gradient(run, target):
     return value_and_gradient
 
 
-class IntegratedGradients(NamedTuple):
-    """Attributions, float64 of the input's shape, and their check; as in `TokenAttributions`."""
-
-    attributions: np.ndarray
-    start: float
-    end: float
-    error: float
-    is_complete: bool
-    steps: int
-
-
-def integrated_gradients(function: Callable, point: np.ndarray, baseline: np.ndarray) -> IntegratedGradients:
+def integrated_gradients(
+    function: Callable, point: np.ndarray, baseline: np.ndarray
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
     The steps are doubled until the sum of the attributions is the difference of the outputs within 1% of it, or of
     0.01. `function` maps points [n, ...], n at most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
+
+    Returns:
+        The attributions, float64 of the input's shape, and their check, the last five fields of `TokenAttributions`.
 
     Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is completeness.
     """
@@ -155,7 +146,8 @@ def integrated_gradients(function: Callable, point: np.ndarray, baseline: np.nda
         error = abs(float(attributions.sum()) - difference) / max(abs(difference), 0.01)
         if error <= _TOLERANCE:
             break
-    return IntegratedGradients(attributions, float(start), float(end), error, error <= _TOLERANCE, steps)
+    check = {"start": float(start), "end": float(end), "error": error, "is_complete": error <= _TOLERANCE}
+    return attributions, check | {"steps": steps}
 
 
 @dataclasses.dataclass(frozen=True)

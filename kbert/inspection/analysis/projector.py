@@ -23,30 +23,27 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
+_MOST_VECTORS = 4000  # of each kind: the projector is slow with more
 _BREAKS = str.maketrans(dict.fromkeys("\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """Vectors, float [n, H], with columns of n values to show and to colour by, the first one their names."""
+    """Vectors, float [n, H], with at least two columns of n values to show and to color by, the first one their names.
+
+    TensorBoard would take a single column for values without a header.
+    """
 
     name: str
     vectors: np.ndarray
     columns: Mapping[str, Sequence]
 
-    def __post_init__(self):
-        if not np.isfinite(self.vectors).all():
-            raise ValueError(f"Embeddings {self.name!r}: expected finite numbers. Received: others")
 
-
-def word_embeddings(
-    encoder: "BertEncoder", tokenizer: "BertTokenizer", counts: ArrayLike | None = None, max_vectors: int = 4000
-) -> Embeddings:
+def word_embeddings(encoder: "BertEncoder", tokenizer: "BertTokenizer", counts: ArrayLike | None = None) -> Embeddings:
     """The rows of the embedding table, with the columns ``token``, ``id`` and ``kind`` (special …).
 
-    With `counts`, ints [V], those of the `max_vectors` most frequent tokens, with the columns ``count`` and ``per
-    million``, too. Without, those of the first tokens, which in most vocabularies are single characters, then the most
-    frequent tokens.
+    At most 4,000: with `counts`, ints [V], of the most frequent tokens, with a column ``count``; without, of the first
+    ones, which in most vocabularies are single characters, then the most frequent tokens.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")
@@ -59,16 +56,15 @@ def word_embeddings(
                 f"Received: shape {counts.shape}"
             )
         ids = np.argsort(-counts, kind="stable")
-    ids = ids[:max_vectors]
+    ids = ids[:_MOST_VECTORS]
     columns = {"token": [vocabulary[n] for n in ids], "id": ids.tolist(), "kind": [_kind(vocabulary[n]) for n in ids]}
     if counts is not None:
-        fraction = counts / max(int(counts.sum()), 1)
-        columns |= {"count": counts[ids].tolist(), "per million": [f"{1e6 * fraction[n]:.1f}" for n in ids]}
+        columns["count"] = counts[ids].tolist()
     return Embeddings("word embeddings", table[ids], columns)
 
 
-def labelled_vectors(data: LabelledData, vectors: np.ndarray, max_vectors: int = 4000) -> Embeddings:
-    """The first `max_vectors` of [n, H] vectors of words in their sentences, or of texts, with labels."""
+def labelled_vectors(data: LabelledData, vectors: np.ndarray) -> Embeddings:
+    """The first 4,000 of [n, H] vectors of words in their sentences, or of texts, with labels."""
     texts = [text if isinstance(text, str) else (" " if data.has_words else " | ").join(text) for text in data.rows]
     columns = data.properties()
     if data.has_words:
@@ -76,8 +72,8 @@ def labelled_vectors(data: LabelledData, vectors: np.ndarray, max_vectors: int =
         columns = {"word": data.types()} | columns | {"sentence": sentences}
     else:
         columns = {"text": [text[:200] for text in texts]} | columns
-    columns = {name: column[:max_vectors] for name, column in columns.items()}
-    return Embeddings("words in context" if data.has_words else "texts", vectors[:max_vectors], columns)
+    columns = {name: column[:_MOST_VECTORS] for name, column in columns.items()}
+    return Embeddings("words in context" if data.has_words else "texts", vectors[:_MOST_VECTORS], columns)
 
 
 def _kind(token):
@@ -103,22 +99,13 @@ def write_projector(directory: PathLike, embeddings: Sequence[Embeddings]) -> No
             for row in np.asarray(named.vectors, "float32"):
                 file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
         with atomic_file(directory / metadata) as file:
-            file.writelines("\t".join(row) + "\n" for row in _metadata(named.columns))
+            for row in (named.columns, *zip(*named.columns.values(), strict=True)):
+                file.write("\t".join(map(_cell, row)) + "\n")
         config.embeddings.add(
             tensor_name=named.name, tensor_path=vectors, metadata_path=metadata, tensor_shape=np.shape(named.vectors)
         )
     with atomic_file(directory / CONFIG) as file:
         file.write(text_format.MessageToString(config, as_utf8=True))
-
-
-def _metadata(columns):
-    """Rows of cells, the header first; TensorBoard takes a single column for values without a header."""
-    columns = dict(columns)
-    if len(columns) == 1:
-        columns["number"] = range(len(next(iter(columns.values()))))
-    yield [_cell(name) for name in columns]
-    for row in zip(*columns.values(), strict=True):
-        yield [_cell(value) for value in row]
 
 
 def _cell(value):

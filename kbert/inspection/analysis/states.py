@@ -4,13 +4,14 @@ Shapes: n words (or texts), W windows, A heads, S sequence, L layers, H hidden.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
-_BATCH = 32  # windows or texts in a forward pass
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -114,11 +114,11 @@ def word_states(
     batch = {name: np.asarray(value) for name, value in TaggingPreprocessor(tokenizer, length).windows(words).items()}
     place = batch["word_position"][batch["word_position"] >= 0]  # [n] in the flat [W * S]
     window, position = np.divmod(place, length)
-    vectors = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for windows, states, _ in _batches(encoder, batch):
-        for row, number in enumerate(windows):
-            words_of_window = np.flatnonzero(window == number)
-            vectors[words_of_window] = states[:, row, position[words_of_window]].swapaxes(0, 1)
+    layers = range(encoder.config.num_layers + 1)
+    vectors = np.empty((len(place), len(layers), encoder.config.hidden_dim), "float32")
+    for start, states in window_states(encoder.with_parts(None).with_outputs("hidden_states"), batch, layers):
+        inside = np.flatnonzero((window >= start) & (window < start + len(states)))
+        vectors[inside] = states[window[inside] - start, position[inside]]
     return vectors
 
 
@@ -130,21 +130,31 @@ def mean_states(
     pair = not isinstance(texts[0], str)
     columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
     batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
-    vectors = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for rows, states, mask in _batches(encoder, batch):
-        real = mask[np.newaxis, :, :, np.newaxis]
-        vectors[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
-    return vectors
+    layers = range(encoder.config.num_layers + 1)
+    vectors = []
+    for start, states in window_states(encoder.with_parts(None).with_outputs("hidden_states"), batch, layers):
+        real = batch["padding_mask"][start : start + len(states), : states.shape[1], np.newaxis, np.newaxis]
+        vectors.append((states * real).sum(axis=1) / real.sum(axis=1))
+    return np.concatenate(vectors)
 
 
-def _batches(encoder, batch):
-    """Yields (row numbers, states [L + 1, rows, S', H], mask [rows, S']), similar lengths together."""
-    plain = encoder.with_parts(None).with_outputs("hidden_states")
-    sizes = batch["padding_mask"].sum(axis=-1)
-    order = np.argsort(sizes, kind="stable")
-    for start in range(0, len(order), _BATCH):
-        rows = order[start : start + _BATCH]
-        inputs = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
-        states = plain(inputs, training=False)["hidden_states"]
-        states = np.stack([keras.ops.convert_to_numpy(layer).astype("float32") for layer in states])
-        yield rows, states, inputs["padding_mask"]
+def window_states(
+    encoder: "BertEncoder", batch: Mapping[str, np.ndarray], layers: Sequence[int], batch_size: int = 32
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The hidden states of all rows of a preprocessor's batch, a few rows at a time.
+
+    Args:
+        encoder: has the output ``hidden_states``.
+
+    Yields:
+        The number of the first row, and float32 [up to batch_size, S', L, H]. S' is what the longest of the rows needs.
+    """
+    batch_size = limit_batch_size(batch_size, len(batch["token_ids"]))
+    for start in range(0, len(batch["token_ids"]), batch_size):
+        part = {name: batch[name][start : start + batch_size] for name in _INPUTS}
+        count = len(part["token_ids"])
+        # One size, so that the model is traced only once; filler rows are dropped.
+        part = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in part.items()}
+        part = trim_padding({name: tf.constant(v) for name, v in part.items()}, padding_for(encoder))
+        states = encoder.predict_on_batch(part)["hidden_states"]
+        yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)

@@ -35,8 +35,12 @@ class EventFile:
         """Adds values of `kbert.inspection.board.summaries`."""
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
-        if values := list(values):
-            self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
+        if not (values := list(values)):
+            return
+        with explain_full_disk(self._directory):
+            if self._writer is None:
+                self._begin(step if self._start is None else self._start)
+            self._write(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
 
     def flush(self) -> None:
         """Hands what was written to the system."""
@@ -50,12 +54,6 @@ class EventFile:
             with explain_full_disk(self._directory):
                 self._writer.close()
         self._writer = None
-
-    def _add(self, event):
-        with explain_full_disk(self._directory):
-            if self._writer is None:
-                self._begin(event.step if self._start is None else self._start)
-            self._write(event)
 
     def _begin(self, start):
         from tensorboard.compat.proto import event_pb2

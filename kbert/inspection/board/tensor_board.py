@@ -3,7 +3,8 @@
 import importlib.util
 import logging
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -47,7 +48,7 @@ class TensorBoard(keras.callbacks.Callback):
         batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
             entropy of attention. None: no entropy is shown.
         time_fraction: the fraction of the training time that samples may take.
-        profile: steps to profile, as "20:25" or one number, or None.
+        profile: steps to profile, as "20:25" or "20", or None.
         wait_for_finish: whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
@@ -69,7 +70,7 @@ class TensorBoard(keras.callbacks.Callback):
         baseline: Mapping[str, float] | None = None,
         batch: Any = None,
         time_fraction: float = 0.01,
-        profile: int | str | Sequence[int] | None = None,
+        profile: str | None = None,
         wait_for_finish: bool = False,
     ) -> None:
         super().__init__()
@@ -226,7 +227,7 @@ def _settings_of(model):
 class Profiler:
     """Profiles some steps of a run for the Profile tab (package xprof): device, host and input pipeline."""
 
-    def __init__(self, log_dir: PathLike, steps: int | str | Sequence[int]) -> None:
+    def __init__(self, log_dir: PathLike, steps: str) -> None:
         self._log_dir = str(log_dir)
         self._first, self._last = profiled_steps(steps)
         self._is_running = False
@@ -260,17 +261,12 @@ def _backend_profiler() -> tuple[Callable, Callable]:
     return tf.profiler.experimental.start, tf.profiler.experimental.stop
 
 
-def profiled_steps(steps: int | str | Sequence[int]) -> tuple[int, int]:
-    """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
-    try:
-        parts = str(steps).split(":") if isinstance(steps, str | int) else list(steps)
-        first, last = int(parts[0]), int(parts[-1])
-        if len(parts) > 2 or not 1 <= first <= last:
-            raise ValueError
-    except (TypeError, ValueError, AttributeError, IndexError):
-        raise ValueError(
-            f'`profile` must be steps to profile, the first of a run being 1, as "20:25". Received: {steps!r}'
-        ) from None
+def profiled_steps(steps: str) -> tuple[int, int]:
+    """The (first, last) step to profile, from "20" or "20:25"."""
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", steps) if isinstance(steps, str) else None
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first <= last:
+        raise ValueError(f'`profile` must be steps to profile, counted from 1, as "20:25". Received: {steps!r}')
     return first, last
 
 
@@ -285,7 +281,7 @@ def run_board(log_dir: PathLike | None, **options: Any) -> TensorBoard | None:
 
 
 def log_directory(
-    function: str, log_dir: PathLike | None, output: PathLike | None, profile: int | str | Sequence[int] | None = None
+    function: str, log_dir: PathLike | None, output: PathLike | None, profile: str | None = None
 ) -> pathlib.Path | None:
     """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None."""
     output = None if output is None else check_directory(output, f"{function}: `output`")

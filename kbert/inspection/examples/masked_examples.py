@@ -16,7 +16,7 @@ from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.inspection.views.masking import masked_tokens, softmax
-from kbert.training.logs import is_chief, updates_done
+from kbert.training.logs import complete_logs, is_chief
 
 _NAMES = ("IsNext", "NotNext")
 _MOST_TOKENS = 40  # of a segment are shown
@@ -69,10 +69,9 @@ class MaskedExamples(keras.callbacks.Callback):
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
         log_dir: the directory of the TensorBoard logs.
         examples: the number of rows of the batch to show.
-        every: in epochs of `fit` (windows of `train`).
 
     Raises:
-        ValueError: `examples` or `every` is not a positive integer.
+        ValueError: `examples` is not a positive integer.
 
     Example::
 
@@ -86,10 +85,9 @@ class MaskedExamples(keras.callbacks.Callback):
         batch: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]],
         log_dir: PathLike,
         examples: int = 4,
-        every: int = 1,
     ) -> None:
         super().__init__()
-        examples, self.every = check_positive("MaskedExamples", examples=examples, every=every).values()
+        (examples,) = check_positive("MaskedExamples", examples=examples).values()
         self.inputs, self.labels, self.weights = (
             {name: np.asarray(value)[:examples] for name, value in part.items()} for part in batch
         )
@@ -100,11 +98,10 @@ class MaskedExamples(keras.callbacks.Callback):
         super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if (epoch + 1) % self.every or not is_chief(self.model):
-            return
-        step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
-        self._file.write(step, [view.summary() for view in self.views()])
-        self._file.flush()
+        if is_chief(self.model):
+            step = complete_logs(logs, self.model)["step"]
+            self._file.write(step, [view.summary() for view in self.views()])
+            self._file.flush()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._file.close()

@@ -4,12 +4,12 @@ Shapes: N labels, m rows and columns of the matrix, n examples, b bins.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbert.inspection.charts import confusion_picture, reliability_picture, residual_picture, scatter_picture
+from kbert.inspection.charts import confusion_picture, reliability_picture, scatter_picture
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 
@@ -19,47 +19,26 @@ OTHERS = "other labels"
 _MOST_NAMES = 8  # labels in a cell
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class LabelScores:
-    """How often each label was right, given and predicted, int64 [N] each.
+def most_confused(labels: np.ndarray, predictions: np.ndarray, num_labels: int, most: int = MOST_LABELS) -> list[int]:
+    """The labels that are shown: of many, those with the most wrong examples that have it or are predicted so.
 
-    `precision`, `recall` and `f1` are float64 [N], NaN where they are undefined.
+    `labels` and `predictions` are class numbers [n], or tables [n, N] of 0 and 1.
     """
+    wrong = labels != predictions
+    if labels.ndim == 2:
+        errors = wrong.sum(axis=0)
+    else:
+        errors = np.bincount(np.concatenate([labels[wrong], predictions[wrong]]), minlength=num_labels)
+    return sorted(np.argsort(-errors, kind="stable")[:most].tolist())
 
-    right: np.ndarray
-    given: np.ndarray
-    predicted: np.ndarray
 
-    @classmethod
-    def from_predictions(cls, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> "LabelScores":
-        """Counts labels and predictions, ints [n] each."""
-        right = labels[labels == predictions]
-        return cls(*(np.bincount(numbers, minlength=num_labels) for numbers in (right, labels, predictions)))
-
-    @property
-    def precision(self) -> np.ndarray:
-        return _share(self.right, self.predicted)
-
-    @property
-    def recall(self) -> np.ndarray:
-        return _share(self.right, self.given)
-
-    @property
-    def f1(self) -> np.ndarray:
-        return _share(2 * self.right, self.given + self.predicted)
-
-    def with_most_errors(self, most: int = MOST_LABELS) -> list[int]:
-        """The labels that are shown: of many, those with the most wrong examples that have it or are predicted so."""
-        errors = self.given + self.predicted - 2 * self.right
-        return sorted(np.argsort(-errors, kind="stable")[:most].tolist())
-
-    def table(self, names: Sequence[str], shown: Sequence[int]) -> str:
-        """A Markdown table with a row for each label of `shown`; "–" where a fraction is undefined."""
-        rows = []
-        for n in shown:
-            fractions = [percent(float(column[n])) for column in (self.precision, self.recall, self.f1)]
-            rows.append([escape(names[n], 60), *fractions, f"{self.given[n]:,}", f"{self.predicted[n]:,}"])
-        return markdown_table(["label", "precision", "recall", "F1", "examples", "predicted"], rows)
+def scores_table(by_label: Mapping[str, Mapping], shown: Sequence[int]) -> str:
+    """A Markdown table with a row for each label of `shown`, from `kbert.tasks.metrics.scores_by_label`."""
+    rows = []
+    for name, scores in (list(by_label.items())[n] for n in shown):
+        fractions = [percent(scores[metric]) for metric in ("precision", "recall", "f1")]
+        rows.append([escape(name, 60), *fractions, f"{scores['examples']:,}", f"{scores['predicted_examples']:,}"])
+    return markdown_table(["label", "precision", "recall", "F1", "examples", "predicted"], rows)
 
 
 def _share(part, whole):
@@ -123,69 +102,56 @@ class Calibration:
 def label_views(
     probabilities: ArrayLike,
     labels: ArrayLike,
-    names: Sequence[str],
+    by_label: Mapping[str, Mapping],
     header: Sequence[str],
     cells: Callable[[int], Sequence[str]],
 ) -> list[View]:
-    """Confusion matrix, precision and recall by label, calibration, and the most wrong examples.
+    """Confusion matrix, precision and recall by label, calibration, and the most confident errors.
 
-    `probabilities` are float [n, N], `labels` ints [n]. `cells` maps the number of an example to Markdown for its
-    columns. Numbers are of all examples; tables have `MOST_LABELS` and `MOST_EXAMPLES` rows.
+    `probabilities` are float [n, N], `labels` ints [n]. `by_label` is what `kbert.tasks.metrics.scores_by_label`
+    returns for them. `cells` maps the number of an example to Markdown for its columns. Numbers are of all examples;
+    tables have `MOST_LABELS` and `MOST_EXAMPLES` rows.
     """
+    names = list(by_label)
     probabilities = np.asarray(probabilities, "float64")
     labels = np.asarray(labels)
     predictions = probabilities.argmax(axis=1)
     confidence = probabilities[np.arange(len(labels)), predictions]
     is_right = predictions == labels
-    scores = LabelScores.from_predictions(labels, predictions, len(names))
-    shown = scores.with_most_errors()
+    shown = most_confused(labels, predictions, len(names))
     counts, shown_names = confusion_matrix(labels, predictions, names, shown)
     calibration = Calibration.from_confidence(confidence, is_right)
     summary = f"{len(labels):,} held-out examples, accuracy {percent(is_right.mean())}"
     error = f"expected calibration error {percent(calibration.error)}"
     limit = _limit(shown, names)
-    page = [f"{summary}, {error}", f"### Precision and recall{limit}", scores.table(names, shown)]
+    page = [f"{summary}, {error}", f"### Precision and recall{limit}", scores_table(by_label, shown)]
     title = f"Confusion matrix{limit}: {summary}"
 
-    def table(rows):
-        lines = []
-        for row in rows[:MOST_EXAMPLES].tolist():
-            both = [
-                f"{escape(names[n], 60)} ({percent(probabilities[row, n])})" for n in (labels[row], predictions[row])
-            ]
-            lines.append(["✓" if is_right[row] else "✗", *both, *cells(row)])
-        return markdown_table(["", "gold", "predicted", *header], lines)
-
     surest = np.argsort(-confidence, kind="stable")
-    wrong = surest[~is_right[surest]]
-    views = [
+    wrong = []
+    for row in surest[~is_right[surest]][:MOST_EXAMPLES].tolist():
+        both = [f"{escape(names[n], 60)} ({percent(probabilities[row, n])})" for n in (labels[row], predictions[row])]
+        wrong.append([*both, *cells(row)])
+    return [
         View("predictions/by label", "\n\n".join(page)),
         View("predictions/confusion matrix", confusion_picture(counts, shown_names, title)),
         View("predictions/calibration", calibration.picture(f"Reliability: {error}")),
         View("predictions/expected calibration error", calibration.error),
         View(
             "predictions/confidently wrong",
-            table(wrong) if len(wrong) else "No held-out example is predicted wrongly.",
+            markdown_table(["gold", "predicted", *header], wrong)
+            if wrong
+            else "No held-out example is predicted wrongly.",
             "Wrong predictions, those with the highest probability first: wrong labels in the data, or what the model "
             "has misunderstood.",
         ),
     ]
-    if len(names) > 2:  # with two labels both orders are equal
-        worst = table(np.argsort(probabilities[np.arange(len(labels)), labels], kind="stable"))
-        views.append(
-            View(
-                "predictions/worst",
-                worst,
-                "The examples with the highest loss: the gold label has the lowest probability.",
-            )
-        )
-    return views
 
 
 def multi_label_views(
     probabilities: ArrayLike,
     labels: ArrayLike,
-    names: Sequence[str],
+    by_label: Mapping[str, Mapping],
     thresholds: ArrayLike,
     header: Sequence[str],
     cells: Callable[[int], Sequence[str]],
@@ -194,16 +160,16 @@ def multi_label_views(
 
     As `label_views`, but `labels` are [n, N], 1 where a label is on.
     """
+    names = list(by_label)
     probabilities = np.asarray(probabilities, "float64")
     gold = np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)
-    scores = LabelScores(*(np.count_nonzero(chosen, axis=0) for chosen in (gold & predicted, gold, predicted)))
-    shown = scores.with_most_errors()
+    shown = most_confused(gold, predicted, len(names))
     calibration = Calibration.from_confidence(probabilities.ravel(), gold.ravel())
     is_right = (gold == predicted).all(axis=1)
     summary = f"{len(gold):,} held-out examples, all labels right in {percent(is_right.mean())}"
     error = f"calibration error {percent(calibration.error)}"
-    page = [f"{summary}, {error}", f"### Precision and recall{_limit(shown, names)}", scores.table(names, shown)]
+    page = [f"{summary}, {error}", f"### Precision and recall{_limit(shown, names)}", scores_table(by_label, shown)]
 
     def listed(row, chosen):
         numbers = np.flatnonzero(chosen[row])
@@ -235,7 +201,7 @@ def _limit(shown, names):
 def number_views(
     predictions: ArrayLike, labels: ArrayLike, header: Sequence[str], cells: Callable[[int], Sequence[str]]
 ) -> list[View]:
-    """Predicted against gold numbers [n], the residuals, and the examples that are most wrong.
+    """Predicted against gold numbers [n], and the examples with the largest residuals.
 
     `cells` maps the number of an example to Markdown for its columns.
     """
@@ -249,7 +215,6 @@ def number_views(
     count = f"{len(labels):,} held-out examples"
     return [
         View("predictions/scatter plot", scatter_picture(labels, predictions, f"Predicted against gold: {count}")),
-        View("predictions/residual histogram", residual_picture(residuals, f"Residuals: {count}")),
         View(
             "predictions/worst",
             markdown_table(["gold", "predicted", "residual", *header], worst),

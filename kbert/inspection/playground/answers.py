@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from kbert.answers.words import EntityAnswers
 from kbert.preprocessing.strings import as_text
-from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.signatures import signatures
+from kbert.tasks.metrics import cosine
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
@@ -29,10 +29,19 @@ class Form:
     in_lines: bool = False
 
 
-_FORMS = {
-    "fill": Form({"Text with [MASK]": "The army crossed the [MASK] and attacked the town at [MASK]."}),
-    "text": Form({"Text": "A charming film, although the second half is far too long."}),
-    "pair": Form({"Text": "The river froze that winter.", "Second text": "The children skated on the ice."}),
+_FILL = Form({"Text with [MASK]": "The army crossed the [MASK] and attacked the town at [MASK]."})
+_SIMILARITY = Form(
+    {
+        "Text": "How do I get a new password?",
+        "Texts to compare, one a line": "Resetting your password\nOpening hours\nI forgot how to log in",
+    },
+    in_lines=True,
+)
+_BY_TASK = {
+    "masked_lm": _FILL,
+    "pretraining": _FILL,
+    "encoder": _SIMILARITY,
+    "similarity": _SIMILARITY,
     "span": Form(
         {
             "Question": "Who carried the first stone to the bank?",
@@ -42,38 +51,32 @@ _FORMS = {
     ),
     "tagging": Form({"Text": "Ada Lovelace met Charles Babbage in London, long before the British Museum had a copy."}),
     "multiple_choice": Form(
-        {"Prompt": "She opened the door and", "Choices, one a line": "walked in.\nate the door.\nsang blue."}, True
+        {"Prompt": "She opened the door and", "Choices, one a line": "walked in.\nate the door.\nsang blue."},
+        in_lines=True,
     ),
-    "similarity": Form(
-        {
-            "Text": "How do I get a new password?",
-            "Texts to compare, one a line": "Resetting your password\nOpening hours\nI forgot how to log in",
-        },
-        True,
+}
+_BY_INPUTS = {
+    ("text",): Form({"Text": "A charming film, although the second half is far too long."}),
+    ("text", "text_pair"): Form(
+        {"Text": "The river froze that winter.", "Second text": "The children skated on the ice."}
     ),
 }
 
 
-def form_of(pipeline: "Pipeline | ExportedPipeline") -> Form:
+def form_of(pipeline: "Pipeline") -> Form:
     """The form of a pipeline's task.
 
     Raises:
-        ValueError: the model reads something else than texts and pairs, or gives no answers.
+        ValueError: the model reads something other than texts and pairs.
     """
     names = tuple(pipeline.input_names)
-    if pipeline.task in ("masked_lm", "pretraining"):
-        return _FORMS["fill"]
-    if pipeline.task in _FORMS:
-        return _FORMS[pipeline.task]
-    if pipeline.task == "encoder":
-        return _FORMS["similarity"]
-    forms = {("text",): "text", ("text", "text_pair"): "pair"}
-    if names not in forms:
+    form = _BY_TASK.get(pipeline.task) or _BY_INPUTS.get(names)
+    if form is None:
         raise ValueError(f"Expected a model that reads a text or a pair. Received: one that reads {list(names)}")
-    return _FORMS[forms[names]]
+    return form
 
 
-def ask(pipeline: "Pipeline | ExportedPipeline", texts: Sequence[str]) -> dict[str, Any]:
+def ask(pipeline: "Pipeline", texts: Sequence[str]) -> dict[str, Any]:
     """The answer of a pipeline, as its task's `kbert.answers.Answers.to_dicts` gives it.
 
     Taggers answer ``entities``. A model of sentence embeddings answers ``similarities``, of the first text to each line
@@ -89,27 +92,21 @@ def ask(pipeline: "Pipeline | ExportedPipeline", texts: Sequence[str]) -> dict[s
     texts = list(texts[: len(form.fields)])
     lines = [line.strip() for line in texts[-1].splitlines() if line.strip()] if form.in_lines else []
     names = pipeline.input_names
-    if form is _FORMS["similarity"]:
-        answers, _ = _run(pipeline, {names[0]: [texts[0], *lines]})
-        vectors = np.asarray(answers["embedding"], "float64")
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return {"similarities": list(zip(lines, (vectors[1:] @ vectors[0]).tolist(), strict=True))}
+    if form is _SIMILARITY:
+        rows = _run(pipeline, {names[0]: [texts[0], *lines]})
+        vectors = np.array([row["embedding"] for row in rows])
+        return {"similarities": list(zip(lines, cosine(vectors[1:], vectors[:1]).tolist(), strict=True))}
     columns = dict(zip(names, ([text] for text in texts), strict=True))
     if form.in_lines:
         columns[names[-1]] = [lines]
-    answers, made_by = _run(pipeline, columns)
-    (row,) = made_by.to_dicts(answers)
+    (row,) = _run(pipeline, columns)
     if "choice" in row:
         row["probabilities"] = dict(zip(lines, row["probabilities"], strict=True))
     return row
 
 
 def _run(pipeline, columns):
-    """Answers of the pipeline's signature for entities, or of its own, and the `Answers` that read them."""
-    if isinstance(pipeline, ExportedPipeline):
-        if "entities" in pipeline.signatures:
-            return pipeline.predict_on_batch(columns, "entities"), EntityAnswers(pipeline.answers.labels)
-        return pipeline.predict_on_batch(columns), pipeline.answers
+    """The answers of the pipeline's signature for entities, or of its own, within the limits of a served model."""
     served = signatures(pipeline)
     signature = served.get("entities", served["serving_default"])
     tensors = [tf.constant(columns[name], tf.string) for name in signature.inputs]
@@ -118,5 +115,5 @@ def _run(pipeline, columns):
     except tf.errors.InvalidArgumentError as error:
         limit = re.search(r"A request may hold .*?Received: [\d,]+", error.message)
         raise ValueError(limit[0] if limit else error.message.partition("\n")[0]) from None
-    made_by = EntityAnswers(list(pipeline.answers.labels)) if "entities" in served else pipeline.answers
-    return {name: as_text(np.asarray(answer)) for name, answer in answers.items()}, made_by
+    reader = EntityAnswers(list(pipeline.answers.labels)) if "entities" in served else pipeline.answers
+    return reader.to_dicts({name: as_text(np.asarray(answer)) for name, answer in answers.items()})

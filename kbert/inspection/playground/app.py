@@ -27,14 +27,6 @@ _NONE = "none"
 _PAPER = "by the paper's rule"
 _TEXT = "The river froze early that winter, and nobody had expected it."
 _SECOND = "The children skated on the ice until it was dark."
-_MEASURES = [
-    ("Entropy", "entropy"),
-    ("Distance", "distance"),
-    ("Attention to [CLS]", "to_cls"),
-    ("Attention to [SEP]", "to_sep"),
-    ("Attention to the next token", "next"),
-    ("Attention to the token before", "previous"),
-]
 _SHARES = (("share_mask", "[MASK]", 0.8), ("share_random", "random", 0.1), ("share_kept", "kept", 0.1))
 _STORY = "The animal did not cross the street because it was too tired."
 _DOCUMENTS = (
@@ -96,30 +88,27 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
     return page
 
 
-def _answering(outputs: int) -> Callable:
-    """Makes a handler answer a wrong input with a sentence in its first output, and empties the other outputs."""
+def _answering(function: Callable, outputs: int) -> Callable:
+    """Answers a wrong input with a sentence in the first output, and empties the others."""
 
-    def decorate(function):
-        @functools.wraps(function)
-        def answer(*values):
-            try:
-                size = sum(len(value.encode()) for value in values if isinstance(value, str))
-                if size > MAX_REQUEST_BYTES:
-                    raise ValueError(f"The texts are too long: {size:,} bytes. Shorten them to {MAX_REQUEST_BYTES:,}.")
-                return function(*values)
-            except (ValueError, TypeError, OSError) as error:
-                message = html.error((str(error).splitlines() or [type(error).__name__])[0][:500])
-                return message if outputs == 1 else (message, *[None] * (outputs - 1))
+    @functools.wraps(function)
+    def answer(*values):
+        try:
+            size = sum(len(value.encode()) for value in values if isinstance(value, str))
+            if size > MAX_REQUEST_BYTES:
+                raise ValueError(f"The texts are too long: {size:,} bytes. Shorten them to {MAX_REQUEST_BYTES:,}.")
+            return function(*values)
+        except (ValueError, TypeError, OSError) as error:
+            message = html.error((str(error).splitlines() or [type(error).__name__])[0][:500])
+            return (message, *[None] * (outputs - 1))
 
-        return answer
-
-    return decorate
+    return answer
 
 
 def _live(triggers, function, inputs, outputs) -> None:
     """Answers at every change; of several that come meanwhile the last one."""
     options = {"show_progress": "minimal", "trigger_mode": "always_last", "api_visibility": "private"}
-    gr.on([*triggers, *(one.change for one in inputs)], function, inputs, outputs, **options)
+    gr.on([*triggers, *(one.change for one in inputs)], _answering(function, len(outputs)), inputs, outputs, **options)
 
 
 def _seeded(prefix, seed, words):
@@ -164,7 +153,6 @@ def _masking(page, models) -> None:
         chips = gr.HTML(elem_id="masking_chips")
         table = gr.HTML(elem_id="masking_table")
 
-        @_answering(2)
         def mask(name, text, second, rate, masked, random, kept, whole, seed):
             total = masked + random + kept or 1  # another sum while a slider moves ahead of the others
             masked, random = masked / total, random / total
@@ -220,7 +208,6 @@ def _next_sentence(models) -> None:
             seed = _seeded("pair", 0, "Draw anew")
         marked, verdict, steps = (gr.HTML(elem_id=f"pair_{part}") for part in ("documents", "verdict", "steps"))
 
-        @_answering(3)
         def draw(name, first, second, label, length, seed):
             model = models[name]
             pair = draw_pair(
@@ -248,7 +235,6 @@ def _input_representation(models) -> None:
             with gr.Column(min_width=320):
                 parts = gr.HTML(elem_id="input_sum")
 
-        @_answering(2)
         def show(name, text, second, chosen):
             model = models[name]
             row = input_row(model.model.encoder, model.tokenizer, _given(text, second))
@@ -267,7 +253,8 @@ def _attention(models) -> None:
     with gr.Tab("Attention", id="attention", elem_id="tab_attention") as tab:
         text, second = _two_texts("attention", _STORY, "")
         with gr.Row():
-            measure = gr.Dropdown(_MEASURES, value="entropy", label="Measure of the heads", elem_id="measure")
+            names = [(meaning.partition(":")[0].rstrip("."), name) for name, meaning in STATISTICS.items()]
+            measure = gr.Dropdown(names, value="entropy", label="Measure of the heads", elem_id="measure")
             clear = gr.Button("Unpin all", scale=0, min_width=160, elem_id="unpin")
         gr.Markdown("Click a head in the table to see its lines. Click tokens at the left to pin them.")
         pinned = gr.State([])
@@ -288,7 +275,6 @@ def _attention_side(models, tab, side, text, second, measure, pinned) -> None:
         heads = gr.HTML(elem_id=f"heads_{side}", js_on_load=_CLICKS)
         lines = gr.HTML(elem_id=f"lines_{side}", js_on_load=_CLICKS)
 
-        @_answering(2)
         def show(name, text, second, measure, pinned, head):
             if name == _NONE:
                 return "", ""
@@ -326,19 +312,17 @@ def _ask(models) -> None:
         marked = gr.HighlightedText(elem_id="ask_marked", visible=False, show_label=False)
         told = gr.HTML(elem_id="ask_told")
 
-        @_answering(3)
         def choose(name):
             fields = [*form_of(models[name].pipeline).fields.items(), (None, "")]
             boxes = [gr.Textbox(example, label=label, visible=label is not None) for label, example in fields[:2]]
             return "", *boxes
 
-        @_answering(3)
         def answer(name, *given):
             return _shown(ask(models[name].pipeline, [text or "" for text in given]), given)
 
-        shown = gr.on([tab.select, name.change], choose, name, [told, *texts], api_visibility="private")
+        shown = gr.on([tab.select, name.change], _answering(choose, 3), name, [told, *texts], api_visibility="private")
         for asked in (button.click, shown.then):
-            asked(answer, [name, *texts], [told, labels, marked], api_visibility="private")
+            asked(_answering(answer, 3), [name, *texts], [told, labels, marked], api_visibility="private")
 
 
 def _shown(row, given):
@@ -361,8 +345,6 @@ def _shown(row, given):
     elif "similarities" in row:
         ordered = sorted(row["similarities"], key=lambda pair: -pair[1])
         told = html.ranked(["text", "cosine"], ordered, "{:.3f}".format)
-    elif "is_next" in row:
-        labels = gr.Label({"IsNext": row["is_next"], "NotNext": 1 - row["is_next"]}, visible=True)
     else:
         told = html.plain(row)
     return told, labels, marked

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 import keras
 
 from kbert.aliases import PathLike
-from kbert.models.encoder import BertEncoder
-from kbert.models.pretrainer import BertPretrainer
-from kbert.serving.exported_pipeline import ExportedPipeline
-from kbert.serving.saved_model_file import find_export
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import open_checkpoint
@@ -27,8 +23,7 @@ class Model:
     """One of the models. Use changes nothing, so any number of threads may ask.
 
     Attributes:
-        source: a path or name as `kbert.load_pretrained` takes it, or the directory of a SavedModel.
-        is_saved_model: whether it is a SavedModel of `kbert.export`, which only answers.
+        source: a path or name as `kbert.load_pretrained` takes it.
 
     Raises:
         OSError, ValueError: there is no such model, or it has no vocabulary. Weights are not read yet.
@@ -36,42 +31,28 @@ class Model:
 
     def __init__(self, source: PathLike) -> None:
         self.source = str(source)
-        self.is_saved_model = find_export(source) is not None and not (pathlib.Path(source) / "model").is_dir()
-        self._lock = threading.RLock()
-        if not self.is_saved_model and open_checkpoint(source).vocabulary is None:
+        self._lock = threading.Lock()
+        if open_checkpoint(source).vocabulary is None:
             raise ValueError(f"{source}: expected a model with a vocabulary. Received: one without")
 
     @functools.cached_property
-    def _loaded(self) -> "BertModel":
-        if self.is_saved_model:
-            raise ValueError(f"{self.source} is a SavedModel, which only answers. Expected a model of kbert.")
-        return load_pretrained(self.source)
-
-    @property
-    def model(self) -> "BertModel":
-        """The model for plain rows: one that was trained on packed rows takes them apart."""
-        with self._lock:
-            model = self._loaded
-            is_packed = isinstance(model, BertEncoder | BertPretrainer) and model.encoder.num_parts is not None
-            return model.with_parts(None) if is_packed else model
-
-    @property
-    def tokenizer(self) -> "BertTokenizer":
-        with self._lock:
-            return self._loaded.pretrained.tokenizer
-
-    @functools.cached_property
     def _pipeline(self):
-        if self.is_saved_model:
-            return ExportedPipeline(self.source)
-        options = self._loaded.pretrained.settings.task.prediction_options()
-        return build_pipeline(self.model, self.tokenizer, **options)
+        return build_pipeline(load_pretrained(self.source, num_parts=None))  # for plain rows
 
     @property
-    def pipeline(self) -> "Pipeline | ExportedPipeline":
+    def pipeline(self) -> "Pipeline":
         """What answers strings."""
         with self._lock:
             return self._pipeline
+
+    @property
+    def model(self) -> "BertModel":
+        return self.pipeline.model
+
+    @property
+    def tokenizer(self) -> "BertTokenizer":
+        """The model's own. A pipeline that fills masks reads them in the text."""
+        return self.model.pretrained.tokenizer
 
 
 def named_models(sources: Iterable[PathLike]) -> dict[str, Model]:

@@ -49,9 +49,9 @@ def test_a_product_is_shared_among_its_factors():
         x, y = points[:, 0], points[:, 1]
         return x * x * y, np.stack([2 * x * y, x * x], axis=1)
 
-    found = integrated_gradients(function, np.array([3.0, 2.0]), np.zeros(2))
-    np.testing.assert_allclose(found.attributions, [12.0, 6.0])
-    assert found.is_complete and found.error < 1e-12 and (found.start, found.end, found.steps) == (0, 18, 16)
+    attributions, check = integrated_gradients(function, np.array([3.0, 2.0]), np.zeros(2))
+    np.testing.assert_allclose(attributions, [12.0, 6.0])
+    assert check == {"start": 0, "end": 18, "error": pytest.approx(0, abs=1e-12), "is_complete": True, "steps": 16}
 
 
 def test_a_step_takes_more_points_and_a_wrong_gradient_is_found_out():
@@ -59,10 +59,10 @@ def test_a_step_takes_more_points_and_a_wrong_gradient_is_found_out():
         values = 1 / (1 + np.exp(-300 * (points[:, 0] - 0.7)))
         return values, (300 * values * (1 - values))[:, None]
 
-    found = integrated_gradients(steep, np.ones(1), np.zeros(1))
-    assert found.is_complete and found.steps > 16
-    wrong = integrated_gradients(lambda points: (points[:, 0] ** 2, points), np.ones(1), np.zeros(1))
-    assert not wrong.is_complete and wrong.steps == 256 and wrong.error == pytest.approx(0.5)
+    _, found = integrated_gradients(steep, np.ones(1), np.zeros(1))
+    assert found["is_complete"] and found["steps"] > 16
+    _, wrong = integrated_gradients(lambda points: (points[:, 0] ** 2, points), np.ones(1), np.zeros(1))
+    assert not wrong["is_complete"] and wrong["steps"] == 256 and wrong["error"] == pytest.approx(0.5)
 
 
 def test_the_heads_give_what_the_model_gives(model):
@@ -89,14 +89,6 @@ def test_attributions_add_up(model):
     of = dict(zip(found.tokens, found.attributions, strict=True))
     assert of["[CLS]"] == of["[SEP]"] == 0  # they are the same in the baseline, as is the [MASK]
     assert of["[MASK]"] == 0 and any(of.values())
-
-
-@pytest.mark.parametrize("baseline", slow_but(("[PAD]", "zero"), ("[PAD]", "[UNK]", "zero")))
-def test_other_baselines(baseline):
-    model = randomise(MODELS["classification"](), scale=0.2)
-    (states,) = text_states(model.encoder, TOKENIZER, ["the film is good"])
-    found = token_attributions(model, TOKENIZER, states, baseline=baseline, labels=["x", "y", "z"])
-    assert found.is_complete and found.target[-2] in "xyz"
 
 
 def test_texts_without_an_answer():

@@ -24,7 +24,7 @@ def ask(tmp_path_factory, vectors):
     """Function of a route → the plugin's response."""
     path = tmp_path_factory.mktemp("logs")
     words = Embeddings('word "embeddings"', vectors, {"token": TOKENS, "count": range(6)})
-    write_projector(path, [words, Embeddings("texts", vectors[:2], {"text": ["a", "b"]})])
+    write_projector(path, [words, Embeddings("texts", vectors[:2], {"text": ["a", "b"], "label": ["x", "y"]})])
     multiplexer = plugin_event_multiplexer.EventMultiplexer()
     provider = data_provider.MultiplexerDataProvider(multiplexer, str(path))
     plugin = ProjectorPlugin(base_plugin.TBContext(logdir=str(path), data_provider=provider))
@@ -50,14 +50,3 @@ def test_the_vectors_and_their_columns_arrive(ask, vectors):
     rows = [row.split("\t") for row in ask("/metadata", run=".", name='word "embeddings"').decode().splitlines()]
     assert rows[0] == ["token", "count"] and len(rows) == 7
     assert [row[0] for row in rows[1:]] == ["the", "tab here", "new line", '"quoted" <b>', "(empty)", "中"]
-
-
-def test_one_column_has_another_beside_it(ask):
-    """TensorBoard takes the first line for a header only where it has a tab."""
-    rows = ask("/metadata", run=".", name="texts").decode().splitlines()
-    assert rows == ["text\tnumber", "a\t0", "b\t1"]
-
-
-def test_infinite_numbers_are_named(vectors):
-    with pytest.raises(ValueError, match="'x': expected finite numbers"):
-        Embeddings("x", vectors * np.nan, {"token": TOKENS})

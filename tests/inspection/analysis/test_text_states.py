@@ -54,9 +54,8 @@ def test_encoders_of_packed_rows(encoder, tokenizer):
     np.testing.assert_allclose(word_states(packed, tokenizer, words), word_states(encoder, tokenizer, words), atol=1e-6)
 
 
-def test_a_word_has_the_states_of_its_first_token(encoder, tokenizer, monkeypatch):
-    monkeypatch.setattr("kbert.inspection.analysis.states._BATCH", 2)
-    sentences = [["the", "films", "\u200b", "good"], ["never"], ["a", "bad", "film", "!"]]
+def test_a_word_has_the_states_of_its_first_token(encoder, tokenizer):
+    sentences = [["the", "films", "\u200b", "good"], ["never"], ["a", "bad", "film", "!"]] * 11  # 33: two batches
     found = word_states(encoder, tokenizer, sentences)
     row = 0
     for words in sentences:
@@ -75,7 +74,7 @@ def test_long_sentences_are_read_in_windows(encoder, tokenizer):
 
 
 def test_the_mean_of_a_text_leaves_padding_out(encoder, tokenizer):
-    texts = ["The film is good.", "bad"]
+    texts = ["The film is good.", "bad"] * 17  # 34: two batches
     found = mean_states(encoder, tokenizer, texts)
     for row, states in enumerate(text_states(encoder, tokenizer, texts)):
         np.testing.assert_allclose(found[row], states.hidden_states.mean(axis=1), atol=1e-5)

@@ -193,13 +193,13 @@ def test_it_goes_with_plain_fit(tmp_path):
 
 def test_keras_need_not_wait_for_it_at_each_batch(tmp_path, monkeypatch):
     monkeypatch.setattr("keras.src.backend.IS_THREAD_SAFE", True)  # as on JAX
-    for board, expected in ((TensorBoard(tmp_path), True), (TensorBoard(tmp_path, profile=1), False)):
+    for board, expected in ((TensorBoard(tmp_path), True), (TensorBoard(tmp_path, profile="1"), False)):
         assert keras.callbacks.CallbackList([board])._async_train is expected
 
 
 def test_other_workers_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("kbert.inspection.board.tensor_board.is_chief", lambda model: False)
-    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, callbacks=[TensorBoard(tmp_path, profile=1)], verbose=0)
+    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, callbacks=[TensorBoard(tmp_path, profile="1")], verbose=0)
     assert not list(tmp_path.iterdir())
 
 
@@ -216,12 +216,12 @@ def test_the_name_of_a_file_that_is_not_utf8_is_a_setting():
     assert rb'["caf\udce9.txt"]' in stored and "Zürich".encode() in stored
 
 
-@pytest.mark.parametrize("given, steps", [("20:25", (20, 25)), ("3", (3, 3)), (4, (4, 4)), ((5, 6), (5, 6))])
+@pytest.mark.parametrize("given, steps", [("20:25", (20, 25)), ("3", (3, 3))])
 def test_profiled_steps(given, steps):
     assert profiled_steps(given) == steps
 
 
-@pytest.mark.parametrize("wrong", ["", "a", "0:3", "5:4", "1:2:3", None, [], 0, "2:"])
+@pytest.mark.parametrize("wrong", ["", "a", "0:3", "5:4", "1:2:3", "2:", 3, (5, 6)])
 def test_other_steps_are_refused(wrong):
     with pytest.raises(ValueError, match='`profile` must be steps .* as "20:25". Received: '):
         profiled_steps(wrong)

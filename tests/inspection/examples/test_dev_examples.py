@@ -70,11 +70,11 @@ def test_evaluating_takes_no_time_of_the_training(model):
 
 
 def test_a_plain_fit(model, tmp_path):
-    evaluate = Evaluator()
+    scoring = DevScoring(Evaluator(), "accuracy")
     before = int(model.optimizer.iterations)
-    callbacks = [DevExamples(evaluate, tmp_path, every=2)]
-    model.fit(make_dataset(), epochs=5, steps_per_epoch=2, callbacks=callbacks, verbose=0)
-    assert shown(tmp_path) == [(before + 4, "evaluation 1"), (before + 8, "evaluation 2")] and evaluate.done == 2
+    callbacks = [scoring, DevExamples(scoring, tmp_path)]
+    model.fit(make_dataset(), epochs=2, steps_per_epoch=3, callbacks=callbacks, verbose=0)
+    assert shown(tmp_path) == [(before + 3, "evaluation 1"), (before + 6, "evaluation 2")]
 
 
 def test_nothing_to_show(model, tmp_path):
@@ -83,6 +83,6 @@ def test_nothing_to_show(model, tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
-def test_what_is_no_source():
-    with pytest.raises(TypeError, match="expected `source` as a DevScoring or a function.*Received: 0.5"):
-        DevExamples(0.5, "logs")
+def test_a_function_is_not_a_scoring():
+    with pytest.raises(TypeError, match="DevExamples: `scoring` must be a DevScoring. Received: <class 'dict'>"):
+        DevExamples(dict, "logs")

@@ -6,24 +6,24 @@ from helpers.picture_pixels import pixels_of
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 
 from kbert.inspection.charts import (
-    BLUE,
     MOST_POINTS,
     ORANGE,
     confusion_picture,
-    residual_picture,
     scatter_picture,
 )
 from kbert.inspection.examples.prediction_views import (
     MOST_EXAMPLES,
     OTHERS,
     Calibration,
-    LabelScores,
     confusion_matrix,
     label_views,
+    most_confused,
     multi_label_views,
     number_views,
+    scores_table,
 )
 from kbert.inspection.markdown import escape
+from kbert.tasks.metrics import scores_by_label
 
 LABELS, PREDICTIONS = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 0])
 NAMES = ["neg", "pos", "other", "never"]
@@ -39,14 +39,11 @@ def test_counts():
 
 
 def test_precision_and_recall():
-    scores = LabelScores.from_predictions(LABELS, PREDICTIONS, 4)
-    np.testing.assert_allclose(scores.precision, [2 / 4, 1 / 2, np.nan, np.nan])
-    np.testing.assert_allclose(scores.recall, [2 / 3, 1 / 2, 0, np.nan])
-    np.testing.assert_allclose(scores.f1, [4 / 7, 1 / 2, 0, np.nan])
-    assert scores.with_most_errors(2) == [0, 1] and scores.with_most_errors() == [0, 1, 2, 3]
-    assert shown_cells(scores.table(NAMES, [2, 0])) == [
+    assert most_confused(LABELS, PREDICTIONS, 4, 2) == [0, 1] and most_confused(LABELS, PREDICTIONS, 4) == [0, 1, 2, 3]
+    assert most_confused(LABELS, LABELS, 4, 1) == [0]  # without an error
+    assert shown_cells(scores_table(scores_by_label(LABELS, PREDICTIONS, NAMES), [2, 0])) == [
         ["label", "precision", "recall", "F1", "examples", "predicted"],
-        ["other", "–", "0%", "0%", "1", "0"],
+        ["other", "0%", "0%", "0%", "1", "0"],
         ["neg", "50%", "67%", "57%", "3", "4"],
     ]
 
@@ -56,7 +53,7 @@ def test_many_labels_share_a_row():
     rng, names = np.random.default_rng(1), [f"n{n}" for n in range(30)]
     labels = rng.integers(0, 30, 500)
     predictions = np.where(np.isin(labels, [3, 17]), 28, labels)
-    shown = LabelScores.from_predictions(labels, predictions, 30).with_most_errors(3)
+    shown = most_confused(labels, predictions, 30, 3)
     counts, shown_names = confusion_matrix(labels, predictions, names, shown)
     assert shown == [3, 17, 28] and shown_names == ["n3", "n17", "n28", OTHERS]
     whole, _ = confusion_matrix(labels, predictions, names, range(30))
@@ -65,8 +62,8 @@ def test_many_labels_share_a_row():
 
 
 def test_names_with_markup():
-    scores = LabelScores.from_predictions(np.array([0]), np.array([1]), len(HOSTILE))
-    cells = shown_cells(scores.table(HOSTILE, range(len(HOSTILE))))
+    scores = scores_by_label(np.array([0]), np.array([1]), HOSTILE)
+    cells = shown_cells(scores_table(scores, range(len(HOSTILE))))
     shown = [shown_as(name) for name in HOSTILE]
     cut = [text if len(text) <= 60 else text[:60].rstrip() + "…" for text in shown]
     assert [row[0] for row in cells[1:]] == cut
@@ -138,19 +135,18 @@ def contents(views):
 
 
 def views_of(probabilities, labels, names, texts):
-    return contents(label_views(probabilities, labels, names, ["text"], lambda row: [escape(texts[row])]))
+    scores = scores_by_label(labels, np.argmax(probabilities, axis=1), names)
+    return contents(label_views(probabilities, labels, scores, ["text"], lambda row: [escape(texts[row])]))
 
 
-def test_the_worst_and_the_surest_errors():
+def test_the_surest_errors():
     views = views_of(PROBABILITIES, [0, 0, 2, 2, 0], ["a", "b", "c"], "vwxyz")
     assert shown_cells(views["confidently wrong"]) == [
-        ["", "gold", "predicted", "text"],
-        ["✗", "c (5.0%)", "b (90%)", "x"],
-        ["✗", "a (10%)", "c (60%)", "w"],
-        ["✗", "a (0%)", "b (50%)", "z"],
+        ["gold", "predicted", "text"],
+        ["c (5.0%)", "b (90%)", "x"],
+        ["a (10%)", "c (60%)", "w"],
+        ["a (0%)", "b (50%)", "z"],
     ]
-    worst = shown_cells(views["worst"])
-    assert [row[-1] for row in worst[1:]] == list("zxwyv") and worst[-1][:3] == ["✓", "a (70%)", "a (70%)"]
     page = views["by label"]
     assert page.startswith("5 held-out examples, accuracy 40%, expected calibration error ")
     assert ["a", "100%", "33%", "50%", "3", "1"] in shown_cells(page)
@@ -158,9 +154,9 @@ def test_the_worst_and_the_surest_errors():
     assert views["confusion matrix"].dtype == views["calibration"].dtype == np.uint8
 
 
-def test_two_labels_have_one_table_of_errors():
+def test_a_model_without_errors():
     views = views_of([[0.9, 0.1], [0.2, 0.8]], [0, 1], ["neg", "pos"], "ab")
-    assert "worst" not in views and views["confidently wrong"] == "No held-out example is predicted wrongly."
+    assert views["confidently wrong"] == "No held-out example is predicted wrongly."
     assert views["expected calibration error"] == pytest.approx(0.15)
 
 
@@ -170,10 +166,9 @@ def test_tables_are_bounded_and_texts_stay_text():
     probabilities = rng.dirichlet(np.ones(len(names)), 200)
     texts = [HOSTILE[n % len(HOSTILE)] for n in range(200)]
     views = views_of(probabilities, rng.integers(0, len(names), 200), names, texts)
-    for name in ("confidently wrong", "worst"):
-        cells = shown_cells(views[name])
-        assert len(cells) == 1 + MOST_EXAMPLES
-        assert {row[-1] for row in cells[1:]} <= {shown_as(text) for text in HOSTILE}
+    cells = shown_cells(views["confidently wrong"])
+    assert len(cells) == 1 + MOST_EXAMPLES
+    assert {row[-1] for row in cells[1:]} <= {shown_as(text) for text in HOSTILE}
     assert "(20 of 37 labels, those with the most errors)" in views["by label"]
     shown_cells(views["by label"])
 
@@ -181,14 +176,16 @@ def test_tables_are_bounded_and_texts_stay_text():
 def test_several_labels_a_text():
     probabilities = [[0.9, 0.2, 0.1], [0.4, 0.8, 0.6], [0.3, 0.6, 0.2]]
     labels, names, texts = [[1, 0, 0], [1, 1, 0], [0, 0, 0]], ["a|b", "*c*", "never"], ["x", HOSTILE[0], "z"]
-    arguments = (labels, names, [0.5, 0.7, 0.5], ["text"], lambda row: [escape(texts[row])])
+    thresholds = [0.5, 0.7, 0.5]
+    scores = scores_by_label(labels, np.array(probabilities) > thresholds, names)
+    arguments = (labels, scores, thresholds, ["text"], lambda row: [escape(texts[row])])
     views = contents(multi_label_views(probabilities, *arguments))
     assert views["by label"].startswith("3 held-out examples, all labels right in 67%, calibration error ")
     assert shown_cells(views["by label"]) == [
         ["label", "precision", "recall", "F1", "examples", "predicted"],
         ["a|b", "100%", "50%", "67%", "2", "1"],
         ["*c*", "100%", "100%", "100%", "1", "1"],
-        ["never", "0%", "–", "0%", "0", "1"],
+        ["never", "0%", "0%", "0%", "0", "1"],
     ]
     assert shown_cells(views["worst"]) == [
         ["", "gold", "predicted", "text"],
@@ -205,7 +202,9 @@ def test_several_labels_a_text():
 def test_many_labels_a_text_are_bounded():
     rng = np.random.default_rng(0)
     labels, names = np.ones((30, 40), int), [f"n{n}" for n in range(40)]
-    views = multi_label_views(rng.random((30, 40)), labels, names, 0.5, ["text"], lambda row: [str(row)])
+    probabilities = rng.random((30, 40))
+    scores = scores_by_label(labels, probabilities > 0.5, names)
+    views = multi_label_views(probabilities, labels, scores, 0.5, ["text"], lambda row: [str(row)])
     assert "(20 of 40 labels, those with the most errors)" in views[0].content
     assert len(shown_cells(views[0].content)) == 21
     worst = shown_cells(views[3].content)
@@ -223,7 +222,7 @@ def test_numbers():
     worst = shown_cells(views["worst"])
     assert worst[1] == ["3", "-6", "-9", shown_as(HOSTILE[3])]
     assert worst[2] == ["0", "0.125", "+0.125", shown_as(HOSTILE[0])] and len(worst) == 11
-    assert views["scatter plot"].ndim == views["residual histogram"].ndim == 3
+    assert views["scatter plot"].ndim == 3
 
 
 def test_right_predictions_lie_on_the_diagonal():
@@ -240,7 +239,7 @@ def test_right_predictions_lie_on_the_diagonal():
 
 @pytest.mark.parametrize("labels", [np.zeros(3), np.array([1e-9]), np.arange(3.0 * MOST_POINTS)])
 def test_pictures_of_any_numbers(labels):
-    assert scatter_picture(labels, labels, "").any() and residual_picture(0 * labels, "Residuals").any()
+    assert scatter_picture(labels, labels, "").any()
 
 
 @pytest.mark.parametrize("rest", [[], [1.0, 2.0, 4.0]])
@@ -250,12 +249,3 @@ def test_numbers_that_are_not_finite_are_counted(rest):
     finite, title = np.array(rest), f"Numbers\nnot drawn: 3 of {len(labels)} are not finite"
     expected = scatter_picture(finite, finite, title)
     np.testing.assert_array_equal(scatter_picture(labels, predictions, "Numbers"), expected)
-    residuals = np.array([np.inf, np.nan, np.nan, *(0 * finite)])
-    np.testing.assert_array_equal(residual_picture(residuals, "Numbers"), residual_picture(0 * finite, title))
-
-
-def test_the_histogram_counts_every_residual():
-    """The areas of the bars are in proportion to their counts."""
-    _, columns = pixels_of(residual_picture(np.repeat([-1.0, 1.0], [25, 75]), ""), BLUE)
-    middle = (columns.min() + columns.max()) / 2
-    assert np.sum(columns > middle) / np.sum(columns < middle) == pytest.approx(3, rel=0.03)

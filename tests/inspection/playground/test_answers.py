@@ -1,4 +1,4 @@
-"""The tab Ask: answers are those of the pipelines and SavedModels, within the limits of a served model."""
+"""The tab Ask: answers are those of the pipelines, within the limits of a served model."""
 
 import numpy as np
 import pytest
@@ -64,15 +64,6 @@ def test_similarities_of_lines(task):
     cosines = {"good film": vectors[0] @ vectors[1], "the film": 1.0, "never": vectors[0] @ vectors[2]}
     assert dict(answer["similarities"]) == pytest.approx(cosines, abs=1e-5)
     assert ask(pipeline, ["the film", " \n"]) == {"similarities": []}
-
-
-def test_answers_of_saved_models(tmp_path):
-    from kbert.serving.exported_pipeline import ExportedPipeline
-
-    pipeline, _ = make_pipeline("tagging")
-    exported = ExportedPipeline(kbert.export(pipeline, tmp_path / "tagging"))
-    text = ["The capital Paris london, a film."]
-    assert ask(exported, text) == near(ask(pipeline, text)) and form_of(exported) is form_of(pipeline)
 
 
 @pytest.mark.parametrize(

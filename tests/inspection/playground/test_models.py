@@ -35,7 +35,9 @@ def test_names(home):
 def test_weights_are_read_once_and_when_first_used(home, monkeypatch):
     loaded = []
     original = module.load_pretrained
-    monkeypatch.setattr(module, "load_pretrained", lambda source: loaded.append(source) or original(source))
+    monkeypatch.setattr(
+        module, "load_pretrained", lambda source, **rest: loaded.append(source) or original(source, **rest)
+    )
     models = named_models([home / "one", home / "two"])
     assert loaded == []
     assert models["two"].pipeline.model is models["two"].model and models["two"].tokenizer.mask_id

@@ -217,7 +217,7 @@ def test_attention(page, models):
     page.wait(lambda: len(page.all("#lines_left [aria-pressed=true]")) == 2)
     page.one("#unpin").click()
     page.wait(lambda: not page.all("#lines_left [aria-pressed=true]"))
-    choose(page, "measure", "Attention to [CLS]")
+    choose(page, "measure", "Fraction of the attention that goes to [CLS]")
     page.wait(lambda: all(float(cell) <= 1 for row in rows(page, "heads_left") for cell in row[1:]))
 
 

@@ -158,7 +158,7 @@ def to_keras_hub(
     model = merged(model)
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
-    check_held(NAMES, model, pooler=True, reason="BertBackbone always has one", **_HEAD)
+    check_held(NAMES, model, **_HEAD)
     tokenizer = None if tokenizer is None else _their_tokenizer(settings, tokenizer.vocabulary)
     theirs = backbone = keras_hub.models.BertBackbone(**fields, dtype="float32")
     name = {"masked_lm": "BertMaskedLM", "encoder": None}.get(model.task, "BertTextClassifier")

@@ -212,7 +212,7 @@ def test_a_damaged_preset_and_one_of_another_model(backbone, tmp_path):
 REFUSED = [
     ("encoder", {"activation": "gelu_erf"}, "activation='gelu_erf'.*means 'gelu_tanh' always"),
     ("encoder", {"hidden_dropout": 0.2}, "one number `dropout`"),
-    ("encoder without pooler", {}, "without pooler: BertBackbone always has one"),
+    ("encoder without pooler", {}, "without pooler: its BERT always has one"),
     ("masked_lm with pooler", {}, r"\('gelu_erf', 1e-05\). Received: .*\('gelu_tanh', 1e-12\)"),
     ("pretraining", {}, "next-sentence head"),
     ("next_sentence", {}, "next-sentence head"),

@@ -12,6 +12,8 @@ from kbert.pipelines.registry import task_class
 from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
 
 if TYPE_CHECKING:
+    import keras
+
     from kbert.models.bert_model import BertModel
 
 _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in another format."
@@ -19,53 +21,39 @@ _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in a
 
 def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
     """Name there → (shape there, function that returns the values), in the order of the model's variables."""
-    sizes = sizes_of(model.config, model.num_labels)
-
-    def values(tensor, variable):
-        # A model may be kept in bfloat16.
-        return tensor.from_kbert(ops.convert_to_numpy(variable).astype("float32", copy=False), sizes)
-
-    return {
-        tensor.name: (tensor.shape(sizes), functools.partial(values, tensor, variable))
-        for variable, tensor in zip(model.weights, tensor_names(names, model).values(), strict=True)
-    }
-
-
-def tensor_names(names: NameTable, model: "BertModel") -> dict[str, TensorName]:
-    """Path of each of the model's variables → the tensor that holds it in the format; ValueError if none can."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="huggingface".')
-    by_path = {variable.path: names.find(variable.path) for variable in model.weights}
-    for path, tensor in by_path.items():
+    sizes = sizes_of(model.config, model.num_labels)
+    tensors = {}
+    for variable in model.weights:
+        tensor = names.find(variable.path)
         if tensor is None:
-            raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(path)}. {_ADVICE}')
-    return by_path
+            raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(variable.path)}. {_ADVICE}')
+        tensors[tensor.name] = tensor.shape(sizes), functools.partial(_values, tensor, variable, sizes)
+    return tensors
+
+
+def _values(tensor: TensorName, variable: "keras.Variable", sizes: dict[str, int]) -> np.ndarray:
+    # A model may be kept in bfloat16.
+    return tensor.from_kbert(ops.convert_to_numpy(variable).astype("float32", copy=False), sizes)
 
 
 def check_held(
     names: NameTable,
     model: "BertModel",
-    *,
-    pooler: bool,
-    reason: str,
-    multi_label: bool = False,
     head_activation: str | None = None,
     head_layer_norm_epsilon: float | None = None,
 ) -> None:
-    """Raises ValueError for a model that would compute something else in the format.
+    """Raises ValueError for a model that would compute something else in a format of the paper's models only.
 
-    Args:
-        pooler: whether the format's model of this task has one.
-        reason: why, for the message.
-        multi_label: whether the format can mark a multi-label classifier as one.
-        head_activation, head_layer_norm_epsilon: of its masked-LM head; None: as in the encoder.
+    `head_activation` and `head_layer_norm_epsilon` are those of its masked-LM head; None: as in the encoder.
     """
     format = names.format
     if model.task != "encoder" and not task_class(model.task).heads:
         raise ValueError(
             f'format="{format}" cannot hold a {model.task} model, which would be read as an encoder. {_ADVICE}'
         )
-    if model.multi_label and not multi_label:
+    if model.multi_label:
         raise ValueError(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
             f"several. {_ADVICE}"
@@ -79,14 +67,8 @@ def check_held(
                 f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '
                 f"model whose head has {received}. Written there it would compute something else. {_ADVICE}"
             )
-    if pooler and model.encoder.pooler is None:
+    if model.encoder.pooler is None:
         raise ValueError(
-            f'format="{format}" cannot hold an encoder without pooler: {reason}, and would initialise one anew. Save '
-            'it as format="huggingface", or give it a pooler: load_pretrained(…, pooler=True).'
-        )
-    if not pooler and model.encoder.pooler is not None:
-        raise ValueError(
-            f'format="{format}" cannot hold a {model.task} model whose encoder has a pooler: {reason}. The pooler has '
-            "no part in this task: load the model with load_pretrained(…, pooler=False) to leave it out "
-            "(kbert convert: --no-pooler)."
+            f'format="{format}" cannot hold an encoder without pooler: its BERT always has one, and would initialise '
+            'it anew. Save the model as format="huggingface", or give it a pooler: load_pretrained(…, pooler=True).'
         )

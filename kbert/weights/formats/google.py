@@ -10,7 +10,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from kbert.aliases import PathLike
-from kbert.files import read_json, write_json
+from kbert.files import check_file, read_json, write_json
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
@@ -26,6 +26,7 @@ from kbert.weights.formats.checkpoint import (
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors
+from kbert.weights.formats.huggingface_weights import LAYERS
 from kbert.weights.formats.name_table import NameTable, transposed
 
 if TYPE_CHECKING:
@@ -36,14 +37,10 @@ CONFIG = "bert_config.json"
 VOCABULARY = "vocab.txt"
 PREFIX = "bert_model.ckpt"
 _HEAD_DROPOUT = "classifier_dropout"  # Google's code ignores entries that it does not know
-_SLOTS = ("/adam_m", "/adam_v")  # after the name of a variable: the optimizer's moments
-_NO_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
+_STATE = ("global_step", "/adam_m", "/adam_v")  # the ends of names of the optimizer's state
 NAMES = NameTable(
     "google",
     names={  # the matrices of the heads are [outputs, H]
-        "embeddings/token_embedding/embeddings": "bert/embeddings/word_embeddings",
-        "embeddings/segment_embedding/embeddings": "bert/embeddings/token_type_embeddings",
-        "embeddings/position_embedding/embeddings": "bert/embeddings/position_embeddings",
         "masked_lm_head/output_bias": "cls/predictions/output_bias",
         "next_sentence_head/dense/kernel": transposed("cls/seq_relationship/output_weights"),
         "next_sentence_head/dense/bias": "cls/seq_relationship/output_bias",
@@ -55,19 +52,11 @@ NAMES = NameTable(
         "span_head/dense/bias": "cls/squad/output_bias",
     },
     layers={
-        "embeddings/layer_norm": "bert/embeddings/LayerNorm",
-        "encoder_block_{i}/attention/query": "bert/encoder/layer_{i}/attention/self/query",
-        "encoder_block_{i}/attention/key": "bert/encoder/layer_{i}/attention/self/key",
-        "encoder_block_{i}/attention/value": "bert/encoder/layer_{i}/attention/self/value",
-        "encoder_block_{i}/attention/output": "bert/encoder/layer_{i}/attention/output/dense",
-        "encoder_block_{i}/attention_layer_norm": "bert/encoder/layer_{i}/attention/output/LayerNorm",
-        "encoder_block_{i}/feed_forward/intermediate": "bert/encoder/layer_{i}/intermediate/dense",
-        "encoder_block_{i}/feed_forward/output": "bert/encoder/layer_{i}/output/dense",
-        "encoder_block_{i}/feed_forward_layer_norm": "bert/encoder/layer_{i}/output/LayerNorm",
-        "pooler/dense": "bert/pooler/dense",
-        "masked_lm_head/transform": "cls/predictions/transform/dense",
-        "masked_lm_head/layer_norm": "cls/predictions/transform/LayerNorm",
+        layer: name.replace(".layer.", ".layer_").replace(".", "/")
+        for layer, name in LAYERS.items()
+        if name.startswith(("bert.", "cls.predictions."))
     },
+    parts={"embeddings": ""},
     absent={
         "masked_lm_head": "an untied decoder: Google's code always uses the token embeddings instead",
         "tagger_head": "a tagging head: Google's code has none",
@@ -115,6 +104,7 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
     tokens = None if vocabulary is None else read_vocabulary(vocabulary)
     cased = tokens is not None and looks_cased(tokens)
     settings = read_kbert_settings(directory, task)
+    remarks = (NO_VOCABULARY,) if tokens is None else () if settings else (case_remark(cased),)
     return TensorCheckpoint(
         path=path,
         config_path=directory / CONFIG,
@@ -125,8 +115,8 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
         vocabulary=tokens,
         tensors=tensors,
         stored_names={name: name for name in tensors.tensors},
-        ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.endswith(_SLOTS)),
-        remarks=_remarks(tensors, tokens, cased, settings),
+        ignored=frozenset(name for name in tensors.tensors if name.endswith(_STATE)),
+        remarks=remarks,
     ).check()
 
 
@@ -142,7 +132,7 @@ def write(
     if model.dropout not in (None, 0.1):
         fields[_HEAD_DROPOUT] = model.dropout
     values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
-    check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
+    check_held(NAMES, model)
     write_json(directory / CONFIG, fields)
     write_json(directory / SETTINGS, settings.to_dict())
     if vocabulary is not None:
@@ -162,10 +152,7 @@ def write(
 
 
 def _read_config(path: pathlib.Path) -> dict:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected {CONFIG} beside the checkpoint: without it the number of heads is unknown. Not found: {path}"
-        )
+    check_file(path, f"{CONFIG} beside the checkpoint")
     fields = read_json(path)
     foreign = sorted(set(fields) & {"num_hidden_groups", "inner_group_num", "model_type", "embedding_size"})
     if foreign:
@@ -199,18 +186,11 @@ def _prefix_of(path: pathlib.Path) -> pathlib.Path:
 
 
 def _check_kind(tensors: TFCheckpointFile) -> None:
-    names = tensors.tensors
-    if "bert/embeddings/word_embeddings" in names:
-        return
-    if _NO_WEIGHTS[1] in names:
+    if "bert/embeddings/word_embeddings" not in tensors.tensors:
         raise ValueError(
-            f"{tensors.path} is a checkpoint of objects (tf.train.Checkpoint), whose names depend on the program that "
-            "wrote it; kbert reads Google's, which go by variable names. Of a kbert run, load the directory model/."
+            f"{tensors.path} holds no BERT in Google's names: expected bert/embeddings/word_embeddings. Received: "
+            f"{', '.join(list(tensors.tensors)[:4])} … To load a kbert run, give its directory"
         )
-    raise ValueError(
-        f"{tensors.path} holds no BERT in Google's names: expected bert/embeddings/word_embeddings. Received: "
-        f"{', '.join(list(names)[:4])} …"
-    )
 
 
 def _task_of(tensors) -> tuple[str, dict]:
@@ -219,18 +199,7 @@ def _task_of(tensors) -> tuple[str, dict]:
     if "cls/squad/output_weights" in names:
         return "span", {}
     if "output_weights" in names:
-        shape = names["output_weights"].shape
-        if len(shape) != 2:
-            raise ValueError(f"{tensors.path}: output_weights must have the shape [labels, hidden]. Received: {shape}")
-        return ("regression", {}) if shape[0] == 1 else ("classification", {"num_labels": shape[0]})
+        labels = names["output_weights"].shape[0]
+        return ("regression", {}) if labels == 1 else ("classification", {"num_labels": labels})
     heads = "cls/predictions/output_bias" in names, "cls/seq_relationship/output_weights" in names
     return PRETRAINED_TASKS[heads], {}
-
-
-def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
-    remarks = []
-    if tokens is None:
-        remarks.append(NO_VOCABULARY)
-    elif settings is None:
-        remarks.append(case_remark(cased))
-    return tuple(remarks)

@@ -25,7 +25,7 @@ import kbert
 from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
-from kbert.weights.formats.export_tensors import export_tensors, tensor_names
+from kbert.weights.formats.export_tensors import export_tensors
 from kbert.weights.formats.google import NAMES
 from kbert.weights.source import open_checkpoint
 
@@ -187,9 +187,8 @@ def load_slots(model):
     file, optimizer = TFCheckpointFile(ORIGINAL / "bert_model.ckpt"), model.optimizer
     optimizer.build(model.trainable_variables)
     optimizer.iterations.assign(int(file.read("global_step")))
-    stored = tensor_names(NAMES, model)
     for index, variable in enumerate(model.trainable_variables):
-        tensor = stored[variable.path]
+        tensor = NAMES.find(variable.path)
         for slot, moments in (("/adam_m", optimizer._momentums), ("/adam_v", optimizer._velocities)):
             moments[index].assign(tensor.to_kbert(file.read(tensor.name + slot), variable.shape))
 

@@ -13,7 +13,7 @@ import kbert
 REFUSED = [
     ("google", "encoder", {"activation": "gelu_erf"}, "no name for it, only for gelu_tanh"),
     ("google", "encoder", {"layer_norm_epsilon": 1e-5}, "cannot hold layer_norm_epsilon=1e-05.*means 1e-12"),
-    ("google", "encoder without pooler", {}, "without pooler: BertModel in its modeling.py always has one"),
+    ("google", "encoder without pooler", {}, "without pooler: its BERT always has one"),
     ("google", "masked_lm", {}, "without pooler"),
     ("google", "pretraining, untied", {}, "untied decoder"),
     ("google", "masked_lm as KerasHub's", {}, "masked-LM head with activation and LayerNorm epsilon"),

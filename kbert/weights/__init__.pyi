@@ -10,4 +10,3 @@ from .report import LoadReport as LoadReport
 from .save import save_pretrained as save_pretrained
 from .source import local_source as local_source
 from .source import open_checkpoint as open_checkpoint
-from .source import resolve_source as resolve_source

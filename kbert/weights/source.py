@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _CONFIGS = ("config.json", "bert_config.json")
 # File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
-_NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
+# A name, perhaps with its owner and a revision. A number after @ is the step of a run.
+_NAME = re.compile(r"(?P<name>(?P<first>[A-Za-z0-9][\w.-]*)(?:/[A-Za-z0-9][\w.-]*)?)(?:@(?!\d+$)\w[\w.-]*)?")
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.ckpt.*")  # the first kind found
 _OTHERS = r"[^/]+\.json|vocab\.txt|1_Pooling/config\.json"
 
@@ -27,15 +28,11 @@ _OTHERS = r"[^/]+\.json|vocab\.txt|1_Pooling/config\.json"
 def check_source(what: str, source: Any, *others: str) -> None:
     """Raises TypeError unless a source is a path or a name.
 
-    `what` is the function and its argument, for the message. `others` is what else the function takes, a pipeline last.
+    `what` is the function and its argument, for the message. `others` is what else the function takes.
     """
     if not isinstance(source, str | os.PathLike):
         expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
-        hint = ""
-        if others and hasattr(source, "pipeline"):  # a run has a pipeline
-            hint = "; give its `pipeline`"
-        elif others and hasattr(source, "encoder"):
-            hint = "; kbert.build_pipeline makes a pipeline of a model"
+        hint = "; give its `pipeline`" if hasattr(source, "pipeline") else ""  # as a run has
         raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}{hint}")
 
 
@@ -68,41 +65,12 @@ def local_source(source: PathLike) -> pathlib.Path | None:
         return path / "model"
     if path.exists() or recognize_format(path) is not None:  # a prefix of files is not itself a file
         return path
-    check_links(path)
     if is_hub_name(source):
         return None
     raise FileNotFoundError(
-        f"Expected the path of a model. Received: {str(source)!r}, which does not exist"
-        f"{similar_names(path) or _why_no_hub(source)}"
+        f"Expected the path of a model. Received: {str(source)!r}, which does not exist{similar_names(path)}. "
+        "(A name on the Hugging Face hub is `name` or `owner/name`, and never begins with the name of a directory here)"
     )
-
-
-def resolve_source(source: PathLike, revision: str | None = None, token: str | None = None) -> pathlib.Path:
-    """The path of a source on this machine; a name on the hub is downloaded, or found in the cache.
-
-    Args:
-        source: see `local_source`.
-        revision: branch, tag or commit of a name on the hub, where `source` does not have it.
-        token: access token for private repositories on the hub.
-
-    Returns:
-        pathlib.Path.
-
-    Raises:
-        TypeError: neither a path nor a name.
-        FileNotFoundError: something that looks like a path, but does not exist; no such name on the hub; no network.
-        ValueError: `revision` or `token` with a path, or two revisions.
-
-    Example::
-
-        resolve_source("google-bert/bert-base-uncased", revision="main")
-    """
-    path = local_source(source)
-    if path is None:
-        return download_from_hub(str(source), revision, token)
-    if revision is not None or token is not None:
-        raise ValueError(f"Expected `revision` and `token` for a name on the hub only. Received: the path {path}")
-    return path
 
 
 def open_checkpoint(
@@ -119,7 +87,8 @@ def open_checkpoint(
             The directory or prefix of Google's checkpoint. A checkpoint of a run (see `kbert.weights.local_source`).
             Or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
-        revision, token: for a name on the hub; see `kbert.weights.resolve_source`.
+        revision: branch, tag or commit of a name on the hub, where `source` does not have it.
+        token: access token for private repositories on the hub.
 
     Returns:
         The checkpoint: ``description, settings, vocabulary``, and ``load_into(model)``. `kbert.load_pretrained` takes
@@ -127,8 +96,9 @@ def open_checkpoint(
 
     Raises:
         TypeError: `source` is neither a path nor a name.
-        FileNotFoundError: no such path, and no such name on the hub; or missing files.
-        ValueError: a format that kbert does not recognise, or damaged files.
+        FileNotFoundError: no such path, and no such name on the hub; no network; or missing files.
+        ValueError: a format that kbert does not recognise, damaged files, `revision` or `token` with a path, or two
+            revisions.
 
     Example::
 
@@ -137,12 +107,15 @@ def open_checkpoint(
     """
     from kbert.weights.step_checkpoint import open_step_checkpoint  # not above: it loads Keras
 
-    path = resolve_source(source, revision, token)
+    path = local_source(source)
+    if path is None:
+        path = download_from_hub(source, revision, token)
+    elif revision is not None or token is not None:
+        raise ValueError(f"Expected `revision` and `token` for a name on the hub only. Received: the path {path}")
     if is_step_checkpoint(path):
         if vocabulary is not None:
             raise ValueError("A training run has a vocabulary of its own: `vocabulary` cannot replace it.")
         return _read(open_step_checkpoint, path)
-    check_links(path)
     if (form := recognize_format(path)) is not None:
         return _read(form.read, path, vocabulary)
     titles = [get_format(name).TITLE for name in FORMATS]
@@ -152,34 +125,8 @@ def open_checkpoint(
     )
 
 
-def check_links(path: pathlib.Path) -> None:
-    """Raises FileNotFoundError if a path, or a file in a directory, is a symbolic link to nothing.
-
-    A file of a hub's cache is a link to a blob, which is missing after an interrupted download or where only the
-    snapshot was copied. It would look like a model without a config, weights or a vocabulary.
-    """
-    for file in (path, *sorted(path.iterdir())) if path.is_dir() else (path,):
-        if file.is_symlink() and not file.exists() and not file.name.startswith("."):
-            raise FileNotFoundError(
-                f"{file} is a symbolic link to {os.readlink(file)}, which does not exist. Download or copy the model "
-                "again, with the files that its links lead to"
-            )
-
-
 def _has_model(path):
-    return any(os.path.lexists(path / name) for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
-
-
-def _why_no_hub(source):
-    """Why a name is treated as a path, not as one on the hub."""
-    if (parts := split_revision(str(source)))[1] and parts[1].isdecimal() and is_hub_name(parts[0]):
-        return ". (A number after @ is the step of a run, whose directory precedes it.)"
-    owner, slash, name = str(source).partition("/")
-    if is_own_model(str(source)) and not pathlib.Path(owner).is_dir():
-        return ". kbert's own models are in the folder saved_models of its repository: give the path of that."
-    if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
-        return ""
-    return f". (Names on the hub are not looked up where there is a directory {owner} here.)"
+    return any((path / name).is_file() for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
 
 
 def _read(read, path, *arguments):
@@ -223,23 +170,11 @@ def _what_is_there(path):
 def is_hub_name(source: PathLike) -> bool:
     """Whether a source that is not an existing path is treated as a repository on the hub.
 
-    That is ``name`` or ``owner/name``, perhaps with ``@revision``. It is not one if it could be a mistyped path: it
-    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, or its first
-    part is a directory here. Nor if it is one of kbert's own models, or could be a mistyped checkpoint of a run: a
-    number follows ``@``, or what precedes it is here.
+    That is ``name`` or ``owner/name``, perhaps with ``@revision``. It is not one if it could be a mistyped path: its
+    first part exists here, or it ends like a file of weights.
     """
     parts = _NAME.fullmatch(source) if isinstance(source, str) else None
-    if parts is None or source.endswith(_FILE_ENDINGS) or parts[1].endswith(_FILE_ENDINGS):
-        return False
-    if parts[2] is not None and (parts[2].isdecimal() or pathlib.Path(parts[1]).exists()):
-        return False
-    owner, slash, _ = source.partition("/")
-    return not (slash and pathlib.Path(owner).is_dir()) and not is_own_model(source)
-
-
-def is_own_model(source: str) -> bool:
-    """Whether a name is a model's in kbert's repository, which is not on the hub even where its folder is not."""
-    return source.startswith("saved_models/kbert-")
+    return bool(parts) and not parts["name"].endswith(_FILE_ENDINGS) and not pathlib.Path(parts["first"]).exists()
 
 
 def split_revision(source: str) -> tuple[str, str | None]:

@@ -14,7 +14,6 @@ from kbert.models.lora import add_lora, lora_layers, merge_lora
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.huggingface import read_description, write_description_files
-from kbert.weights.formats.huggingface_config import CONFIG
 from kbert.weights.report import LoadReport, all_loaded, transfer
 from kbert.weights.step_paths import DESCRIPTION, checkpoint_step
 
@@ -55,19 +54,9 @@ class StepCheckpoint(Checkpoint):
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)
-        variables = model.variables
         weights = {id(weight) for weight in model.weights}
-        here = [tuple(variable.shape) for variable in variables]
-        stored = [value.shape for value in values[: len(variables)]]  # then the optimizer's
-        if stored != here:
-            pairs = (pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1])
-            expected, received = next(pairs, (len(here), len(stored)))
-            raise ValueError(
-                f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {expected}. "
-                f"Received: {received}"
-            )
-        for variable, value in zip(variables, values, strict=False):
-            if value.dtype.kind in "fV" and not np.all(np.isfinite(value)):  # V: bfloat16
+        for variable, value in zip(model.variables, values, strict=False):  # then the optimizer's
+            if not np.all(np.isfinite(value)):
                 raise ValueError(f"{self.path}: {variable.path} holds values that are not finite.")
             if id(variable) in weights:
                 variable.assign(value)
@@ -89,10 +78,7 @@ def read_step_checkpoint(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
 def _read_values(path, dtypes):
     if (path / ARRAYS).exists():
         with np.load(path / ARRAYS) as arrays:
-            values = [arrays[f"arr_{i}"] for i in range(len(dtypes))]
-        return [
-            value.astype(dtype) if dtype == "bfloat16" else value for value, dtype in zip(values, dtypes, strict=True)
-        ]
+            return [arrays[f"arr_{i}"].astype(dtype, copy=False) for i, dtype in enumerate(dtypes)]
     from kbert.weights.files.tf_checkpoint_file import open_reader
 
     with open_reader(path / VALUES) as reader:

@@ -18,7 +18,7 @@ from torch_peer import torch_serving, torch_settings
 from turns import arguments, report, take_turns, timed
 
 from kbert import build_pipeline, export, load_pretrained
-from kbert.weights.source import resolve_source
+from kbert.weights.source import open_checkpoint
 
 SHORT = "A man is playing a guitar on the street."
 SENTENCES = (
@@ -39,7 +39,7 @@ def main(model, batch_size, sequence_length, precision, frozen_weights, peers, r
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         loading = take_turns({"load": functools.partial(time_loading, path)}, 1, 0.0)["load"]
         print(f"{size / 1e6:.1f} MB on disk, loaded in {loading.seconds[0]:.1f} s, {loading.memory:,.0f} MiB of memory")
-        source = str(resolve_source(model))
+        source = str(open_checkpoint(model).path)
         for kind, texts in kinds.items():
             systems = {"kbert": functools.partial(saved_model, path, texts)}
             for setting in torch_settings("float32" if precision == "float32" else "mixed_bfloat16") if peers else ():

@@ -79,23 +79,6 @@ def test_the_old_config_beside_weights_of_torch(tmp_path, form, weights):
     assert_same_weights(load(directory), load(GOLDEN / f"hf_{form}"))
 
 
-@pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "vocab.txt"])
-def test_a_link_to_nothing_is_named(tmp_path, missing):
-    """As a file of the hub's cache, a link to a blob, can be. Without vocab.txt the model seemed to take no strings."""
-    directory = shutil.copytree(GOLDEN / "hf_safetensors", tmp_path / "snapshots" / "0123")
-    (directory / missing).unlink(missing_ok=True)
-    (directory / missing).symlink_to("../../blobs/4567")
-    (directory / ".#notes").symlink_to("an editor's lock")
-    with pytest.raises(FileNotFoundError, match=rf"0123/{missing} is a symbolic link to ../../blobs/4567, which does"):
-        open_checkpoint(directory)
-    (tmp_path / "model").symlink_to(directory)
-    with pytest.raises(FileNotFoundError, match=rf"{missing} is a symbolic link to"):
-        open_checkpoint(tmp_path)
-    directory.rename(tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="model is a symbolic link to .*0123, which does not exist"):
-        open_checkpoint(tmp_path / "model")
-
-
 def test_something_else(tmp_path):
     def open_directory_with(files):
         shutil.rmtree(tmp_path / "it", ignore_errors=True)

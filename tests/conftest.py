@@ -12,14 +12,11 @@ import typing
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
-from helpers.curves_alone import curves_alone
 from helpers.paths import ROOT
-from helpers.run_eagerly import run_eagerly
-from helpers.skip_sets import find_skip_sets_once
 
-from kbert.training.memory import keep_freed_memory
+# TensorFlow writes to standard error when it is imported. The process that hands out tests to others (`-n`) would keep
+# that to the end and print it after pytest's closing line: nothing here imports it but fixtures, which run in the others.
 
-keep_freed_memory()  # as choose_hardware does for the recipes
 # TensorFlow asks for each argument of each operation whether it follows a protocol; Python 3.12 remembers the answer.
 if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
@@ -79,8 +76,18 @@ def _keep_kernels():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _keep_freed_memory():
+    """As `choose_hardware` does for the recipes."""
+    from kbert.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _skip_sets():
     """`find_skip_sets_once`, for all tests."""
+    from helpers.skip_sets import find_skip_sets_once
+
     with pytest.MonkeyPatch.context() as patch:
         find_skip_sets_once(patch.setattr)
         yield
@@ -96,6 +103,8 @@ def _seed():
 @pytest.fixture(autouse=True, scope="module")
 def _curves_alone(request):
     """`curves_alone`, but in the tests of inspection."""
+    from helpers.curves_alone import curves_alone
+
     with pytest.MonkeyPatch.context() as patch:
         if "tests/inspection/" not in request.node.nodeid:
             curves_alone(patch.setattr)
@@ -105,6 +114,8 @@ def _curves_alone(request):
 @pytest.fixture
 def eagerly():
     """`run_eagerly`, for the time of a test."""
+    from helpers.run_eagerly import run_eagerly
+
     with run_eagerly():
         yield
 

@@ -15,7 +15,7 @@ import pytest
 from helpers.paths import ROOT
 
 # TensorFlow writes to standard error when it is imported. The process that hands out tests to others (`-n`) would keep
-# that to the end and print it after pytest's closing line: nothing here imports it but fixtures, which run in the others.
+# that to the end and print it after pytest's closing line. So only fixtures import it, which run in the others.
 
 # TensorFlow asks for each argument of each operation whether it follows a protocol; Python 3.12 remembers the answer.
 if sys.version_info < (3, 12):

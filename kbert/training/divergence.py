@@ -10,13 +10,15 @@ from kbert.training.logs import updates_done
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 
 
-def check_window(model: keras.Model, start: int, losses: list, logs: dict) -> None:
-    """Raises unless the losses and gradients of a window of steps, and the logs of its end, were finite."""
-    end = losses[-1][0] if losses else start
-    faults = _gradients(model.optimizer, end) + _losses(start, losses)
-    if faults:
-        (first, last), expected = min(faults)
-        raise FloatingPointError(_message(expected, first, last))
+def check_window(model: keras.Model, start: int, end: int, logs: dict) -> None:
+    """Raises unless the gradients of a window of steps, and the logs of its end, were finite.
+
+    `AdamW` tells the step of the first bad gradient; with another optimizer the message names the steps of the window.
+    """
+    optimizer = base_optimizer(model.optimizer)
+    if isinstance(optimizer, AdamW) and (first := int(optimizer.first_non_finite.numpy())):
+        step = end - (updates_done(optimizer) - first)
+        raise FloatingPointError(_message("a finite gradient. Received: one whose norm is infinite or NaN", step, step))
     if bad := {name: value for name, value in logs.items() if not np.all(np.isfinite(value))}:
         raise FloatingPointError(_message(f"finite numbers in the logs. Received: {bad}", start + 1, end))
     scale = getattr(model.optimizer, "dynamic_scale", None)
@@ -37,26 +39,6 @@ def is_finite(variable: Tensor) -> bool:
     """Whether all numbers of a variable or array are finite."""
     value = keras.ops.convert_to_tensor(variable)
     return bool(keras.ops.all(keras.ops.isfinite(value)))
-
-
-def _gradients(optimizer, end: int) -> list:
-    """[((first, last step), what)] of the first gradient that was not finite."""
-    optimizer = base_optimizer(optimizer)
-    first = int(optimizer.first_non_finite.numpy()) if isinstance(optimizer, AdamW) else 0
-    if not first:
-        return []
-    last = end - (updates_done(optimizer) - first)
-    return [((last, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
-
-
-def _losses(start: int, losses: list) -> list:
-    """The same of the first loss."""
-    values = np.array([float(loss) for _, loss in losses])
-    bad = np.flatnonzero(~np.isfinite(values))
-    if not len(bad):
-        return []
-    before = losses[bad[0] - 1][0] if bad[0] else start
-    return [((before + 1, losses[bad[0]][0]), f"a finite loss. Received: {values[bad[0]]}")]
 
 
 def _message(expected: str, first: int, last: int) -> str:

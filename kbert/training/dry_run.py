@@ -5,7 +5,8 @@ Shapes: B batch, S sequence.
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -92,7 +93,7 @@ def count_sequences(dataset: "tf.data.Dataset | keras.utils.PyDataset", seconds:
     return count, True
 
 
-def mean_seconds_per_step(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset", steps: int) -> float:
+def mean_seconds_per_step(model: keras.Model, dataset: Any, steps: int) -> float:
     """Mean seconds of a training step with its batch, over `steps` after one that traces; this changes the weights."""
     ends = []
 
@@ -120,23 +121,10 @@ def _measured_examples(model: keras.Model, examples: int, choices: int, length: 
     return min(examples, max(parts, fitting // parts * parts))
 
 
-def repeated_batch(batch: tuple, count: int) -> "tf.data.Dataset | keras.utils.PyDataset":
-    """A dataset, or off TensorFlow a `keras.utils.PyDataset`, that gives the same batch so many times."""
+def repeated_batch(batch: tuple, count: int) -> "tf.data.Dataset | Iterator[tuple]":
+    """Gives the same batch so many times, as `fit` takes it: a dataset, or off TensorFlow a generator."""
     if keras.backend.backend() != "tensorflow":
-        return _RepeatedBatch(batch, count)
+        return (batch for _ in range(count))
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors(batch).repeat(count)
-
-
-class _RepeatedBatch(keras.utils.PyDataset):
-    def __init__(self, batch, count):
-        super().__init__()
-        self._batch = batch
-        self._count = count
-
-    def __len__(self):
-        return self._count
-
-    def __getitem__(self, index):
-        return self._batch

@@ -326,18 +326,14 @@ def _choose_xla(xla: str, name: str, gpus: list) -> tuple[bool, str]:
 @functools.cache
 def make_strategy(name: str) -> "tf.distribute.Strategy":
     """The strategy of this process, made once: a TPU's second initialisation loses its models."""
-    return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
-
-
-def _one():
     import tensorflow as tf
 
-    return tf.distribute.get_strategy()
-
-
-def _mirrored():
-    import tensorflow as tf
-
+    if name == "one":
+        return tf.distribute.get_strategy()
+    if name == "multiworker":
+        return _multiworker()
+    if name == "tpu":
+        return _tpu()
     if tf.config.list_physical_devices("GPU"):
         return tf.distribute.MirroredStrategy()
     return tf.distribute.MirroredStrategy(

@@ -46,16 +46,6 @@ def count_devices() -> int:
     return 1 if distribution is None else distribution.device_mesh.devices.size
 
 
-def check_divides(batch_size: int) -> None:
-    """Raises ValueError unless the devices of the global distribution can share a batch evenly, as JAX needs."""
-    devices = count_devices()
-    if batch_size % devices:
-        raise ValueError(
-            f"On JAX the {devices} devices must share a batch evenly: expected a batch size that is a multiple of "
-            f"{devices}. Received: {batch_size}"
-        )
-
-
 def _split_cpu(jax, logical_cpus: int | None) -> None:
     if not logical_cpus or logical_cpus < 2:
         return

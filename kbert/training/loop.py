@@ -13,7 +13,6 @@ from kbert.keras_compat import base_optimizer, sync_state
 from kbert.training.callbacks import callback_list
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.flops import batch_flops
-from kbert.training.jax_devices import check_divides
 from kbert.training.logs import optimizer_logs, readable_logs
 from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.workers import named_losses
@@ -58,7 +57,8 @@ def train(
         TypeError: `callbacks` are none.
         ValueError: the dataset ends too early; a batch that does not fit into memory; an optimizer with
             `gradient_accumulation_steps`; steps that `steps_per_execution` does not divide.
-        FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step.
+        FloatingPointError: a loss, gradient or weight is no longer finite; with `kbert.AdamW` the message names the
+            step, else the steps of the window.
         LostWorker: another worker of the run ended or cannot be reached.
         Interrupted: SIGINT or SIGTERM, where there is an `ExactResume`, which has saved the last step.
 
@@ -91,7 +91,6 @@ def train(
                 f"Received: {cardinality}"
             )
         rows, length = batch_shape(dataset)
-        check_divides(rows or 0)
         check_batch_memory(model, rows or 1, length)
         windows = _Windows(callbacks, dataset, start, end, steps, rounded_up(log_every, model))
         with internal_errors(), memory_errors(rows, length), reading_errors():
@@ -154,7 +153,6 @@ class _Windows(keras.callbacks.Callback):
         self.end = end
         self.steps = steps
         self.every = every
-        self._losses = []  # (step, loss), read at the end of a window: on a GPU reading waits
         self._logs = {}
 
     def set_params(self, params):
@@ -187,7 +185,6 @@ class _Windows(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.step = self.start + batch + 1
         self._logs = logs
-        self._losses.append((self.step, logs["loss"]))
         self.callbacks.on_train_batch_end(self.step - self.first - 1, logs)
         is_full = self.step // self.every > self.first // self.every
         if is_full or self._is_due() or self._is_interrupted():
@@ -226,12 +223,11 @@ class _Windows(keras.callbacks.Callback):
         else:
             logs = model.get_metrics_result()
         logs = {name: float(keras.ops.convert_to_numpy(value)) for name, value in sorted(logs.items())}
-        check_window(model, self.first, self._losses, logs)
+        check_window(model, self.first, self.step, logs)
         check_finite(model, self.first, self.step)  # a diverged model is neither scored nor saved
         logs = {"step": self.step, "total_steps": self.steps} | readable_logs(logs, model)
         self._end_epoch(logs | optimizer_logs(model.optimizer))
         self.first = self.step
-        self._losses = []
         if goes_on and not model.stop_training:
             model.reset_metrics()
             self.callbacks.on_epoch_begin(self._number())

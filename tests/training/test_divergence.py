@@ -78,6 +78,10 @@ def sgd():
     return keras.optimizers.SGD(0.01)
 
 
+def adamw():
+    return AdamW(0.01)
+
+
 def bad_gradient():
     return BadGradient(0.01)
 
@@ -108,12 +112,14 @@ every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-
 
 
 @every_task
-@pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST])
-def test_a_loss_that_is_nan(tmp_path, task, step):
+@pytest.mark.parametrize("step, window", [(FIRST, "1 to 4"), (MIDDLE, "5 to 8"), (LAST, "9 to 11")])
+@pytest.mark.parametrize("optimizer", [sgd, adamw])
+def test_a_loss_that_is_nan(tmp_path, task, step, window, optimizer):
     build, make_dataset = TASKS[task]
-    with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite loss. Received: nan"):
-        tiny.train(tiny.reused(build, sgd), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
-    assert_checkpoints_are_good(tmp_path, tiny.reused(build, sgd), step)
+    where = rf"steps {window}: .*'loss': nan" if optimizer is sgd else f"step {step}: expected a finite gradient"
+    with pytest.raises(FloatingPointError, match=f"diverged in {where}"):
+        tiny.train(tiny.reused(build, optimizer), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(build, optimizer), step)
 
 
 @every_task

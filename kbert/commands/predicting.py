@@ -238,7 +238,7 @@ def features(
     Returns:
         dict: ``texts`` and ``output``.
     """
-    from kbert.finetuning.features import check_layers, text_features, write_features
+    from kbert.finetuning.features import layer_numbers, text_features, write_features
     from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
     from kbert.tasks.table import iterate_lines
     from kbert.training.hardware import choose_hardware
@@ -248,7 +248,7 @@ def features(
         encoder = kbert.load_pretrained(source, task="encoder", outputs=("hidden_states",))
     length = min(sequence_length, encoder.config.max_sequence_length)
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, length)
-    numbers = check_layers(layers, encoder.config.num_layers)
+    numbers = layer_numbers(layers, encoder.config.num_layers)
     total = sum(1 for _ in iterate_lines(input))
     vectors = text_features(
         encoder, preprocessor, iterate_lines(input), numbers, align=align, batch_size=batch_size, total=total

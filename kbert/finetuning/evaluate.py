@@ -184,21 +184,17 @@ def _as_trained(first, pipeline: "Pipeline", fields: Mapping) -> dict[str, Any]:
     return trained
 
 
-def _evaluate(pipeline: "Pipeline", task: "Task", examples: "Examples", batch_size: int) -> "Evaluation":
-    start = time.perf_counter()
-    result = task.evaluate(pipeline, examples, batch_size=batch_size)
-    seconds = time.perf_counter() - start
-    _LOGGER.info(
-        "%s examples evaluated in %.1f s: %.0f a second", f"{len(examples):,}", seconds, len(examples) / seconds
-    )
-    return result
-
-
 def evaluate_sets(
     pipeline: "Pipeline", task: "Task", sets: "Mapping[str, Examples]", batch_size: int = 32
 ) -> "Evaluation":
     """The evaluation of the first of several sets of examples, with the metrics of the others."""
-    results = {suffix: _evaluate(pipeline, task, examples, batch_size) for suffix, examples in sets.items()}
+    results = {}
+    for suffix, examples in sets.items():
+        start = time.perf_counter()
+        results[suffix] = task.evaluate(pipeline, examples, batch_size=batch_size)
+        seconds = time.perf_counter() - start
+        count, speed = f"{len(examples):,}", len(examples) / seconds
+        _LOGGER.info("%s examples evaluated in %.1f s: %.0f a second", count, seconds, speed)
     scores = dict(results[""].scores)
     for suffix, result in results.items():
         scores |= {name + suffix: result.scores[name] for name in task.metrics if name in result.scores}

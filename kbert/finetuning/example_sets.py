@@ -44,14 +44,7 @@ class ExampleSets:
             {suffix: task.for_model(examples, settings) for suffix, examples in self.more_dev.items()},
         )
 
-    def paths(self) -> dict[str, Any]:
-        """The files that the examples come from, for `open_run`."""
-        train, dev = self.train.path, self.dev and self.dev.path
-        more = [examples.path for examples in self.more_dev.values() if examples.path]
-        return {"train": train, "dev": None if dev == train else dev, "more_dev": more or None}  # held out of train
-
-    def fingerprints(self) -> dict[str, str]:
-        """A hash of each set, for `open_run`."""
-        sets = {"train": self.train, "dev": self.dev}
-        sets |= {f"more_dev{suffix}": examples for suffix, examples in self.more_dev.items()}
-        return {name: examples.fingerprint() for name, examples in sets.items() if examples is not None}
+    def dev_sets(self) -> dict[str, Examples]:
+        """The sets to score, by the names of their arguments: ``dev``, ``more_dev_mm``."""
+        dev = {} if self.dev is None else {"dev": self.dev}
+        return dev | {f"more_dev{suffix}": examples for suffix, examples in self.more_dev.items()}

@@ -8,7 +8,7 @@ import json
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
     from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
-ALIGNMENTS = ("tokens", "words")
 
-
-def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
+def layer_numbers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
     """Layers as numbers from 0 (the embeddings) to `num_layers`; negative ones count from the end, -1 is the last."""
     count = num_layers + 1
     wrong = [layer for layer in layers if not -count <= layer < count]
@@ -40,7 +38,7 @@ def text_features(
     texts: Iterable[str],
     layers: Sequence[int],
     *,
-    align: str = "tokens",
+    align: Literal["tokens", "words"] = "tokens",
     batch_size: int = 32,
     total: int | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
@@ -53,8 +51,6 @@ def text_features(
 
     Source: google-research/bert extract_features.py, which cuts texts that do not fit.
     """
-    if align not in ALIGNMENTS:
-        raise ValueError(f"text_features: `align` must be one of {ALIGNMENTS}. Received: {align!r}")
     vocabulary = np.array(preprocessor.tokenizer.vocabulary, object)
     rows = iter(texts)
     progress = PredictionProgress(total or 0, batch_size, what="texts read")
@@ -92,11 +88,8 @@ def write_features(path: PathLike, texts: Iterable[tuple[list[str], np.ndarray]]
     A .jsonl file has the format of the original's extract_features.py, numbers with six decimals, and the names of the
     layers; an .npz file the arrays ``tokens_0`` and ``features_0`` for the first text, and so on.
     """
-    path = pathlib.Path(path)
-    writers = {".jsonl": ("w", _write_jsonl), ".npz": ("wb", _write_npz)}
-    if path.suffix.lower() not in writers:
-        raise ValueError(f"Expected a file whose name ends in .jsonl or .npz. Received: {path}")
-    mode, write = writers[path.suffix.lower()]
+    is_jsonl = pathlib.Path(path).suffix.lower() == ".jsonl"
+    mode, write = ("w", _write_jsonl) if is_jsonl else ("wb", _write_npz)
     with locked_output(path) as place, atomic_file(place, mode) as file:
         count = write(file, texts, layers)
         if not count:

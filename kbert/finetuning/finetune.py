@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kbert.aliases import ExampleData, ModelSource, PathLike
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from kbert.finetuning.dev_scores import DevScores
     from kbert.finetuning.example_sets import ExampleSets
     from kbert.inspection.board.tensor_board import TensorBoard
-    from kbert.models.bert_model import BertModel
     from kbert.pipelines.pipeline import Pipeline
-    from kbert.tasks.examples import Examples
-    from kbert.tasks.task import Task, TeacherAnswers, TrainingData
+    from kbert.tasks.task import Task, TrainingData
     from kbert.training.run_log import RunLog
 
 
@@ -194,11 +192,12 @@ def finetune(
     from kbert.inspection.board.tensor_board import log_directory
     from kbert.keras_compat import seeded
     from kbert.models.copies import copy_model
+    from kbert.models.lora import lora_layers
+    from kbert.optim.make_optimizer import make_optimizer
+    from kbert.optim.schedule import WarmupLinearDecay
     from kbert.training import ExactResume, RunLog, choose_hardware, loop, open_run
     from kbert.training.callbacks import callback_list
     from kbert.training.dry_run import estimate_training
-    from kbert.training.made_by import note_origin
-    from kbert.weights.provenance import trained_columns
 
     log_dir = log_directory("finetune", log_dir, output, profile)
     callbacks = callback_list("finetune", callbacks, has_own_rate=True)
@@ -208,32 +207,37 @@ def finetune(
     hardware.check_batch_sizes(batch_size, accumulate=optimization.accumulate, is_even=task.even_batches)
     identified, inputs, hashes = identify(source, task, sets, dev, teacher, unlabelled)
     settings |= identified
-    place, recipe = None if dry_run else output, "kbert.finetune"
+    with seeded(seed), hardware.scope():
+        pipeline, task, sets = starting_pipeline(source, task, sets, sequence_length, dropout, random_weights)
+    if lora_rank and lora_layers(pipeline.model):
+        raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
+    task.check_training(pipeline, sets.train, class_weight)
+    examples, taught = sets.train, None
+    if teacher is not None:
+        taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
+        examples = taught.examples
+    place, recipe = None if dry_run else output, stored_run.RECIPE
     run = open_run(place, settings, overwrite, hardware, inputs=inputs, examples=hashes, recipe=recipe, reuse=reuse)
     if run.is_finished:
         with hardware.scope():
             return FinetunedRun(*stored_run.read_finished(run), run.path)
 
     with run.beginning():
-        with seeded(seed), hardware.scope():
-            pipeline, task, sets = starting_pipeline(
-                source, task, sets, sequence_length, dropout, lora_rank, random_weights
-            )
-        examples, answers, losses = sets.train, None, "auto"
-        if teacher is not None:
-            taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
-            examples = taught.examples
-            if not dry_run:
-                answers, losses = taught.answers(run), taught.losses()
-        data = _training_data(
-            task, pipeline, examples, answers, class_weight, batch_size, seed, group_by_length, hardware.padding
-        )
+        targets, losses = {}, "auto"
+        if class_weight is not None:
+            targets["class_weight"] = class_weight
+        if taught is not None and not dry_run:
+            targets["teacher"], losses = taught.answers(run), taught.losses()
+        batches = {"batch_size": batch_size, "seed": seed, "group_by_length": group_by_length}
+        data = task.training_data(pipeline, examples, padding=hardware.padding, **batches, **targets)
         steps = steps or loop.training_steps(data.rows, batch_size, epochs)
+        schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
         with seeded(seed), hardware.scope():
             model = copy_model(pipeline.model) if dry_run else pipeline.model
             if lora_rank:
                 model.enable_lora(lora_rank)
-            _compile(model, losses, optimization, learning_rate, warmup_proportion, steps, hardware.jit_compile)
+            optimizer = make_optimizer(optimization, schedule)
+            model.compile(optimizer, losses, micro_batches=optimization.accumulate, jit_compile=hardware.jit_compile)
     if dry_run:
         counts = {"examples": len(sets.train), "windows": data.windows}
         return FinetunedRun(counts | estimate_training(model, data.make_dataset(), steps), [], pipeline, None)
@@ -246,8 +250,8 @@ def finetune(
         scoring = DevScores(
             pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
         )
-    board = _open_board(log_dir, settings, model, scoring, data.make_dataset, profile)
-    watching = _in_order(scoring, log, callbacks, board)
+    shown = settings | model.config.to_dict() | {"parameters": model.count_params()}
+    board, watching = _callbacks(log, scoring, callbacks, log_dir, shown, data, profile)
     start = 0
     if run.path is not None:
         # From the checkpoint: weights, optimizer, dropout's random state, the step, the scores and best weights so far,
@@ -258,99 +262,37 @@ def finetune(
         start = resume.step
     done = loop.train(model, data.make_dataset, steps, start=start, log_every=log_every, callbacks=watching)
 
-    metrics = stored_run.describe_run(task, sets, examples, data.windows, done, log.records)
-    result = None
-    if scoring is not None:
-        pipeline, result, scored = scoring.score_kept(pipeline, done)
-        metrics = scored | metrics
-    stored_run.finish_run(run, board, pipeline, result, metrics, log.records)
-    note_origin(pipeline.model, run, metrics, recipe, settings, ("source", "train", "dev"))
-    pipeline.trained_columns = trained_columns(pipeline.model)
+    pipeline, result, scored = (pipeline, None, {}) if scoring is None else scoring.score_kept(pipeline, done)
+    metrics = scored | stored_run.describe_run(task, sets, examples, data.windows, done, log.records)
+    stored_run.finish_run(run, settings, board, pipeline, result, metrics, log.records)
     return FinetunedRun(metrics, log.records, pipeline, run.path)
 
 
-def _training_data(
-    task: "Task",
-    pipeline: "Pipeline",
-    examples: "Examples",
-    answers: "TeacherAnswers | None",
-    class_weight: Literal["balanced"] | Mapping | None,
-    batch_size: int,
-    seed: int,
-    group_by_length: bool,
-    padding: str,
-) -> "TrainingData":
-    """The task's training data; only some tasks know class weights and a teacher's answers."""
-    if class_weight is not None:
-        task.check_class_weight(class_weight, pipeline, examples)
-    options = {"class_weight": class_weight, "teacher": answers}
-    return task.training_data(
-        pipeline,
-        examples,
-        batch_size=batch_size,
-        seed=seed,
-        group_by_length=group_by_length,
-        padding=padding,
-        **{name: value for name, value in options.items() if value is not None},
-    )
-
-
-def _compile(
-    model: "BertModel",
-    losses: "Literal['auto'] | Mapping[str, keras.losses.Loss]",
-    optimization: Optimization,
-    learning_rate: float,
-    warmup_proportion: float,
-    steps: int,
-    jit_compile: bool,
-) -> None:
-    """Appendix A.3: Adam with a linear warm-up and decay."""
-    from kbert.optim.make_optimizer import make_optimizer
-    from kbert.optim.schedule import WarmupLinearDecay
-
-    schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
-    optimizer = make_optimizer(optimization, schedule)
-    model.compile(optimizer, losses, micro_batches=optimization.accumulate, jit_compile=jit_compile)
-
-
-def _open_board(
-    log_dir: pathlib.Path | None,
-    hyperparameters: Mapping[str, Any],
-    model: "BertModel",
-    scoring: "DevScores | None",
-    make_dataset: Callable[..., Any],
-    profile: str | None,
-) -> "TensorBoard | None":
-    """The callback that writes TensorBoard's logs, if there are any."""
-    from kbert.inspection.board.tensor_board import run_board
-
-    return run_board(
-        log_dir,
-        settings={**hyperparameters, **model.config.to_dict(), "parameters": model.count_params()},
-        baseline={} if scoring is None else scoring.constant_answer(),
-        batch=lambda: next(iter(make_dataset())),
-        profile=profile,
-    )
-
-
-def _in_order(
-    scoring: "DevScores | None",
+def _callbacks(
     log: "RunLog",
-    callbacks: "list[keras.callbacks.Callback]",
-    board: "TensorBoard | None",
-) -> "list[keras.callbacks.Callback]":
-    """The callbacks of a run in the order in which they are called, but for `ExactResume`, the last one.
-
-    With dev examples `scoring` calls the user's `callbacks`, after each evaluation.
-    """
+    scoring: "DevScores | None",
+    callbacks: "Sequence[keras.callbacks.Callback]",
+    log_dir: pathlib.Path | None,
+    settings: Mapping[str, Any],
+    data: "TrainingData",
+    profile: str | None,
+) -> "tuple[TensorBoard | None, list[keras.callbacks.Callback]]":
+    """(TensorBoard's callback, all callbacks in their order but for `ExactResume`, the last one)."""
+    from kbert.inspection.board.tensor_board import run_board
     from kbert.inspection.examples.dev_examples import DevExamples
 
-    ordered = [log, *callbacks] if scoring is None else [scoring, log]
+    baseline = {} if scoring is None else scoring.constant_answer()
+    board = run_board(
+        log_dir,
+        settings=settings,
+        baseline=baseline,
+        batch=lambda: next(iter(data.make_dataset())),
+        profile=profile,
+    )
+    ordered = [log, *callbacks] if scoring is None else [scoring, log]  # which calls `callbacks`, after each evaluation
     if board is not None:
-        ordered.append(board)
-        if scoring is not None:
-            ordered.append(DevExamples(scoring, board.log_dir))
-    return ordered
+        ordered += [board] if scoring is None else [board, DevExamples(scoring, board.log_dir)]
+    return board, ordered
 
 
 def _check_needs(sets: "ExampleSets", evaluate_every, patience, teacher, unlabelled, class_weight) -> None:

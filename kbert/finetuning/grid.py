@@ -167,13 +167,10 @@ def finetune_glue(
     sequence_length: Count | None = None,
     dropout: FractionBelowOne | None = None,
     group_by_length: bool = False,
-    random_weights: bool = False,
     optimization: Optimization = Optimization(),
     strategy: Strategy = "auto",
     precision: Precision = "auto",
     machine: Machine = Machine(),
-    checkpoint_every: Count = 200,
-    log_every: Count = 50,
     dry_run: bool = False,
 ) -> dict[str, Any]:
     """Fine-tunes on the tasks of GLUE as in section 4.1 of the paper, each by `finetune_grid`.
@@ -190,9 +187,8 @@ def finetune_glue(
         learning_rates, epochs, batch_sizes, seeds: the values to try.
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
-        sequence_length, dropout, group_by_length, random_weights: see `kbert.finetune`.
-        optimization, strategy, precision, machine: see `kbert.finetune`.
-        checkpoint_every, log_every: see `kbert.finetune`.
+        sequence_length, dropout, group_by_length, optimization, strategy, precision, machine: see `kbert.finetune`,
+            whose other options ``kbert finetune glue --name SST-2`` has.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
 
     Returns:
@@ -232,13 +228,10 @@ def finetune_glue(
             sequence_length=sequence_length,
             dropout=dropout,
             group_by_length=group_by_length,
-            random_weights=random_weights,
             optimization=optimization,
             strategy=strategy,
             precision=precision,
             machine=machine,
-            checkpoint_every=checkpoint_every,
-            log_every=log_every,
         )
     if dry_run:
         return {"tasks": results}

@@ -29,16 +29,23 @@ def identify(
     """
     if not isinstance(source, BertModel | Pipeline):
         check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
-    inputs = sets.paths() | {"unlabelled": unlabelled if _is_path(unlabelled) else None}
-    settings = {name: inputs[name] for name in ("train", "unlabelled")} | {"dev": sets.dev and sets.dev.path}
-    if isinstance(dev, float):
-        settings["dev"] = dev
-    settings |= {"task": task.to_dict(), "source": identify_model(source), "teacher": identify_model(teacher)}
-    inputs |= {n: local_source(m) or m for n, m in {"source": source, "teacher": teacher}.items() if _is_path(m)}
-    examples = sets.fingerprints()
-    if unlabelled is not None and not _is_path(unlabelled):
-        examples["unlabelled"] = hash_of_texts(unlabelled)
-    return to_json(settings), inputs, examples
+    train, dev_path = sets.train.path, sets.dev and sets.dev.path
+    texts = unlabelled if _is_path(unlabelled) else None
+    settings = {
+        "task": task.to_dict(),
+        "source": identify_model(source),
+        "teacher": identify_model(teacher),
+        "train": train,
+        "dev": dev if isinstance(dev, float) else dev_path,
+        "unlabelled": texts,
+    }
+    inputs = {n: local_source(m) or m for n, m in {"source": source, "teacher": teacher}.items() if _is_path(m)}
+    inputs |= {"train": train, "dev": None if dev_path == train else dev_path, "unlabelled": texts}  # held out of train
+    inputs["more_dev"] = [examples.path for examples in sets.more_dev.values() if examples.path] or None
+    hashes = {name: examples.fingerprint() for name, examples in {"train": sets.train, **sets.dev_sets()}.items()}
+    if unlabelled is not None and texts is None:
+        hashes["unlabelled"] = hash_of_texts(unlabelled)
+    return to_json(settings), inputs, hashes
 
 
 def _is_path(value) -> bool:

@@ -6,7 +6,6 @@ import logging
 from kbert.aliases import ModelSource
 from kbert.finetuning.example_sets import ExampleSets
 from kbert.models.bert_model import BertModel
-from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
@@ -28,7 +27,6 @@ def starting_pipeline(
     examples: ExampleSets,
     sequence_length: int | None,
     dropout: float | None,
-    lora_rank: int | None,
     random_weights: bool,
 ) -> tuple[Pipeline, Task, ExampleSets]:
     """Loads or builds the model of a task, with its preprocessing and answers.
@@ -38,9 +36,8 @@ def starting_pipeline(
     """
     given, (task, train) = task, task.for_training(examples.train)
     settings = task.settings(train)
-    for dev in (examples.dev, *examples.more_dev.values()):
-        if dev is not None:
-            task.check_dev(dev, settings)
+    for dev in examples.dev_sets().values():
+        task.check_dev(dev, settings)
     examples = dataclasses.replace(examples, train=train).for_model(task, settings)
     keeps_order = given.labels is None  # thresholds without labels are in the order of the head
     length = {} if sequence_length is None else {"sequence_length": sequence_length}
@@ -51,10 +48,7 @@ def starting_pipeline(
     else:
         model = _load(source, task.name, settings | length, dropout, random_weights, keeps_order)
         pipeline = build_pipeline(model)  # `load_pretrained` keeps its settings with the model
-    task.check_length(pipeline.preprocessor.sequence_length)
     check_not_quantized(pipeline.model)
-    if lora_rank and lora_layers(pipeline.model):
-        raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
     examples = examples.for_model(task, pipeline.settings())  # in the order of a head that is reused
     first = examples.train.take(range(min(len(train), _FIRST_EXAMPLES)))
     warn_of_unknown(unknown_fraction(pipeline.tokenizer, first.columns.values()), train.path or "the training examples")

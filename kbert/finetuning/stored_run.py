@@ -18,18 +18,20 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import Hardware
 from kbert.training.logs import is_chief
-from kbert.training.made_by import METRICS
+from kbert.training.made_by import METRICS, note_origin
 from kbert.training.run_directory import RunDirectory
 from kbert.training.run_log import HISTORY, read_history, training_minutes
 from kbert.weights.adapter import save_adapter
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
+from kbert.weights.provenance import trained_columns
 from kbert.weights.report import log_dropout
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
+RECIPE = "kbert.finetune"
 
 
 def describe_checkpoints(run: RunDirectory, pipeline: Pipeline) -> None:
@@ -85,13 +87,17 @@ def describe_run(
 @internal_errors()
 def finish_run(
     run: RunDirectory,
+    settings: dict[str, Any],
     board: TensorBoard | None,
     pipeline: Pipeline,
     result: Evaluation | None,
     metrics: dict[str, Any],
     records: Sequence[dict],
 ) -> None:
-    """Writes the final scores, the model, LoRA's adapter, the official prediction files and metrics.json."""
+    """Writes the final scores, the model, LoRA's adapter, the official prediction files and metrics.json.
+
+    The model in memory knows its origin then, and the pipeline the columns of its texts.
+    """
     model: BertModel = pipeline.model
 
     def save(path: pathlib.Path, made_by: dict) -> None:
@@ -108,6 +114,8 @@ def finish_run(
         scores = result.scores if result is not None else records[-1] if records else {}
         board.finish({**scores, "minutes": metrics["minutes"]}, metrics.get("kept_step", metrics["steps"]))
     run.finish(metrics, save)
+    note_origin(model, run, metrics, RECIPE, settings, ("source", "train", "dev"))
+    pipeline.trained_columns = trained_columns(model)
 
 
 def read_finished(run: RunDirectory) -> tuple[dict[str, Any], list[dict], Pipeline]:

@@ -5,8 +5,6 @@ import hashlib
 import json
 import logging
 import os
-import pathlib
-import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,14 +71,16 @@ class Teacher:
 
     def answers(self, run: RunDirectory) -> TeacherAnswers:
         """The answers to all examples; a resumed run reads those that it has stored."""
-        stored = None if run.path is None else _stored(run.path / ANSWERS)
-        outputs = stored
-        if outputs is None:
+        stored = None if run.path is None else run.path / ANSWERS
+        if stored is not None and stored.exists():
+            with np.load(stored, allow_pickle=False) as file:
+                outputs = dict(file)
+        else:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
             with _errors_of_the_teacher():
                 outputs = self._answer(self.examples)
-            if run.path is not None and run.is_chief:
-                with atomic_file(run.path / ANSWERS, "wb") as file:
+            if stored is not None and run.is_chief:
+                with atomic_file(stored, "wb") as file:
                     np.savez(file, **outputs)
         self._pipeline = None  # the training needs its memory
         return TeacherAnswers(outputs, self._labelled)
@@ -92,14 +92,6 @@ class Teacher:
 
     def _answer(self, examples: Examples) -> dict[str, np.ndarray]:
         return self._task.teacher_answers(self._pipeline, self._student, examples, batch_size=self._batch_size)
-
-
-def _stored(path: pathlib.Path) -> dict[str, np.ndarray] | None:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # no file, or a damaged one
-        return None
 
 
 @contextlib.contextmanager
@@ -120,14 +112,12 @@ def hash_of_texts(texts: Any) -> str:
 def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:
     """Texts without labels: input of the pipeline → strings."""
     names = pipeline.input_names
-    given = {name: value for name, value in vars(task).items() if value is not None}
-    fields = {name: name for name in names} | {
-        name: given[name] for name in (*names, "text_separator") if name in given
-    }
+    fields = {name: getattr(task, name, None) or name for name in names}
+    fields["text_separator"] = getattr(task, "text_separator", TextColumns.separator)
     if isinstance(data, str | os.PathLike):
-        columns, rows = rows_to_answer(pipeline, data, None, (), trained=fields)
-        texts = [{name: each.text(row) for name, each in columns.items()} for row in rows]
-        return {name: [row[name] for row in texts] for name in names}
+        columns, rows = rows_to_answer(pipeline, data, trained=fields)
+        rows = list(rows)
+        return {name: [each.text(row) for row in rows] for name, each in columns.items()}
     strings = joined_columns(data, TextColumns.from_fields(fields, names), "finetune: `unlabelled`")
     warn_of_empty_strings(strings)
     return {name: [text.decode() for text in column.numpy()] for name, column in strings.items()}

@@ -23,7 +23,7 @@ def calibration_rows(pipeline: Pipeline, calibration: Any) -> Any:
     """What `pipeline.predict` takes: `calibration` itself, or rows of the file at this path, evenly spaced in it."""
     if not isinstance(calibration, str | os.PathLike):
         return calibration
-    columns, rows = rows_to_answer(pipeline, calibration, None, ())
+    columns, rows = rows_to_answer(pipeline, calibration)
     chosen = list(itertools.islice(rows, 0, None, -(-len(rows) // _MOST_ROWS)))
     return {name: [each.text(row) for row in chosen] for name, each in columns.items()}
 

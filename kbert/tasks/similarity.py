@@ -176,17 +176,20 @@ class Similarity(Task):
 
     # Its training and its scores
 
-    def training_data(self, pipeline: "Pipeline", train: RelatedTexts, **batches) -> TrainingData:
-        import tensorflow as tf
-
-        from kbert.tasks import training_data as data
-
+    def check_training(self, pipeline: "Pipeline", train: RelatedTexts, class_weight: Any) -> None:
+        super().check_training(pipeline, train, class_weight)
         config = pipeline.model.config
         if train.text_pairs is None and not (config.hidden_dropout or config.attention_dropout):
             raise ValueError(
                 "Similarity: a single text is embedded twice, with different dropout. Expected a model with dropout, "
                 "as finetune(dropout=0.1) makes it. Received: dropout=0"
             )
+
+    def training_data(self, pipeline: "Pipeline", train: RelatedTexts, **batches) -> TrainingData:
+        import tensorflow as tf
+
+        from kbert.tasks import training_data as data
+
         columns = [train.texts, train.texts if train.text_pairs is None else train.text_pairs]
         columns += [] if train.negatives is None else [train.negatives]
         texts = data.row_reader({str(text): list(column) for text, column in enumerate(columns)})

@@ -417,9 +417,6 @@ class Task:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return {name: value for name, value in self.options().items() if value != defaults[name]}
 
-    def check_length(self, sequence_length: int) -> None:
-        """Raises ValueError if the task's windows need rows of more tokens."""
-
     def check_pipeline(self, pipeline: "Pipeline") -> None:
         """Raises ValueError unless a pipeline's model answers this task."""
         if pipeline.model.task != self.name:
@@ -437,6 +434,16 @@ class Task:
 
     # Its training and its scores
 
+    def check_training(
+        self, pipeline: "Pipeline", train: Examples, class_weight: Mapping[Any, float] | Literal["balanced"] | None
+    ) -> None:
+        """Raises ValueError unless a pipeline's model can be trained on examples, after `for_model`.
+
+        `class_weight` is that of `kbert.finetune`. Most tasks have no classes.
+        """
+        if class_weight is not None:
+            raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
+
     def training_data(self, pipeline: "Pipeline", train: Examples, **batches) -> TrainingData:
         """The training data of `pipeline.model`.
 
@@ -444,7 +451,7 @@ class Task:
             pipeline: of a model of this task.
             train: the result of `for_training`, after `for_model`.
             batches: ``batch_size, seed, padding, group_by_length``, as for `training_dataset`. Also
-                ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
+                ``class_weight`` where it was given and `check_training` accepts it, and ``teacher``, a
                 `TeacherAnswers`, where `teacher_answers` gave them.
         """
         self._without_examples()
@@ -463,12 +470,6 @@ class Task:
         raise ValueError(
             f"finetune: `teacher` is for classification, regression, tagging and spans. Received: a {self.name} task"
         )
-
-    def check_class_weight(
-        self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: Examples
-    ) -> None:
-        """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task. Most have no classes."""
-        raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
 
     def evaluate(
         self,

@@ -144,12 +144,13 @@ class TextTask(Task):
             if expected != received:
                 raise ValueError(f"this model was trained on {kinds[expected]}. Received: {kinds[received]}")
 
-    def check_class_weight(
-        self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: LabelledText
+    def check_training(
+        self, pipeline: "Pipeline", train: LabelledText, class_weight: Mapping[Any, float] | Literal["balanced"] | None
     ) -> None:
         from kbert.tasks.training_data import example_weights
 
-        example_weights(class_weight, pipeline, train.labels)  # raises
+        if class_weight is not None:
+            example_weights(class_weight, pipeline, train.labels)  # raises
 
     def with_texts(self, train: LabelledText, columns: Mapping[str, list]) -> LabelledText:
         texts, pairs = columns["text"], columns.get("text_pair")

@@ -7,7 +7,7 @@ import json
 import pytest
 from helpers.run_recipe import FINETUNED, as_flags, read_json, run_kbert
 from helpers.tiny_directory import write_tiny_directory
-from helpers.tiny_finetuning import prepare
+from helpers.tiny_finetuning import start
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
@@ -122,7 +122,7 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
                 "tags": [["the", "good", "film", "."], [], ["a", "dull", "song"]],
             }[answer]
         )
-    with pytest.raises(SystemExit, match="entities.* fit no table"):
+    with pytest.raises(SystemExit, match="entities.* cannot be written as CSV"):
         run_kbert("predict", "--source", run, "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.csv")
 
 
@@ -130,7 +130,7 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
 def test_what_is_held_out_may_have_the_only_entity_of_a_type(home, tmp_path, rare):
     sentences = [f"-DOCSTART- O\n\nthe O\nfilm B-{'RARE' if n == rare else 'PRO'}\n" for n in range(20)]
     (tmp_path / "train.txt").write_text("\n".join(sentences))
-    work = prepare(home / "init", kbert.tasks.Tagging(), tmp_path / "train.txt", 0.1)
+    work = start(home / "init", kbert.tasks.Tagging(), tmp_path / "train.txt", 0.1)
     tags = list(work.pipeline.answers.labels)
     assert (len(work.train), len(work.dev)) == (18, 2) and tags == ["O", "B-PRO", "I-PRO", "B-RARE", "I-RARE"]
 

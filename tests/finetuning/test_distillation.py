@@ -9,11 +9,12 @@ from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.slow_but import slow_but
 from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_directory
-from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, same, start
 
 import kbert
-from kbert.finetuning.teacher import ANSWERS
+from kbert.finetuning.teacher import ANSWERS, Teacher
 from kbert.options import Distillation
+from kbert.training import open_run
 
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
@@ -65,12 +66,14 @@ def distances(student, teacher, columns):
 def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     task, rows, length = TASKS[kind]
     rows = {name: column[:12] for name, column in rows.items()} if kind == "tagging" else rows[:12]
-    teacher = prepare(init, task, rows, **NO_DEV | length).pipeline
+    teacher = start(init, task, rows, **length).pipeline
     more = MORE.get(kind, [text for text, _ in DEV])
-    options = NO_DEV | length | {"group_by_length": True, "batch_size": 4}
-    work = prepare(init, task, rows, teacher=teacher, unlabelled=more, **options)
+    work = start(init, task, rows, **length)
+    taught = Teacher(teacher, work.task, work.pipeline, work.train, more, Distillation(), batch_size=4)
+    targets = {"teacher": taught.answers(open_run(None, {})), "group_by_length": True}
+    data = work.task.training_data(work.pipeline, taught.examples, batch_size=4, seed=0, padding="longest", **targets)
     seen = {True: 0, False: 0}  # the teacher is the student, so its answers are the outputs
-    for inputs, targets, *weights in work.data.make_dataset().take(2 * (12 + len(more)) // 4):
+    for inputs, targets, *weights in data.make_dataset().take(2 * (12 + len(more)) // 4):
         outputs = work.pipeline.model(inputs)
         for name, target in targets.items():
             target, output = target.numpy(), outputs[name].numpy()
@@ -109,7 +112,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     stopping = {"callbacks": [killed_at(2)]}
     with pytest.raises(Killed):
         kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | stopping)
-    shutil.copytree(tmp_path / "run", tmp_path / "damaged")
+    shutil.copytree(tmp_path / "run", tmp_path / "without")
     answers = np.load(tmp_path / "run" / ANSWERS)["logits"]
     assert answers.shape == (len(ROWS) + len(DEV), 2)
 
@@ -125,10 +128,10 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     assert same(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights())
     losses = resumed.pipeline.model.loss
     assert {name: loss.get_config()["temperature"] for name, loss in losses.items()} == {"logits": 3.0}
-    (tmp_path / "damaged" / ANSWERS).write_bytes(b"PK damaged")
+    (tmp_path / "without" / ANSWERS).unlink()
     monkeypatch.undo()
-    again = prepare(init, TASK, ROWS, None, tmp_path / "damaged", **options)
-    np.testing.assert_array_equal(np.load(tmp_path / "damaged" / ANSWERS)["logits"], answers)
+    again = kbert.finetune(init, TASK, ROWS, None, tmp_path / "without", **options)
+    np.testing.assert_array_equal(np.load(tmp_path / "without" / ANSWERS)["logits"], answers)
     columns = TASK.read(ROWS).columns
     assert distances(whole.pipeline, teacher, columns) < distances(again.pipeline, teacher, columns)
     with pytest.raises(FileExistsError, match="with other settings .teacher"):
@@ -147,10 +150,11 @@ def test_a_teacher_answers_once_the_output_is_open(init, teacher, tmp_path, monk
     (tmp_path / "kept.txt").write_text("other files")
     with pytest.raises(FileExistsError, match="holds other files than a run's"):
         kbert.finetune(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV)
-    assert numbers == []
+    assert numbers == [1]  # whether it can teach
     (tmp_path / "kept.txt").unlink()
-    prepare(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV)
-    assert numbers == [1, len(ROWS)] and len(np.load(tmp_path / ANSWERS)["logits"]) == len(ROWS)
+    with pytest.raises(Killed):
+        kbert.finetune(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV, callbacks=killed_at(1))
+    assert numbers == [1, 1, len(ROWS)] and len(np.load(tmp_path / ANSWERS)["logits"]) == len(ROWS)
 
 
 @pytest.mark.parametrize("repeats", slow_but([False], [False, True]))  # True: traced, too
@@ -215,7 +219,7 @@ def test_what_is_refused(init, teacher, tmp_path):
     with pytest.raises(ValueError, match=r"`hard_fraction` must be a number in \[0, 1\]"):
         Distillation(hard_fraction=2)
     similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
-    for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
+    for_texts = start(init, similarity, same_texts).pipeline
     refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)
     task, rows, length = TASKS["span"]
     tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "other"])

@@ -8,7 +8,7 @@ import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertEncoder
-from kbert.finetuning.features import check_layers, text_features, write_features
+from kbert.finetuning.features import layer_numbers, text_features, write_features
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.training import callbacks
 
@@ -48,8 +48,6 @@ def test_features_of_texts(encoder, preprocessor):
         for place in np.flatnonzero(batch["is_max_context"][window]):
             token = 1 + batch["window_token"][window, place] - 6  # 6 tokens before this text's
             np.testing.assert_allclose(features[token], states[window, place][[2, 0]], atol=1e-5)
-    with pytest.raises(ValueError, match="`align`"):
-        next(text_features(encoder, preprocessor, TEXTS, (0,), align="letters"))
 
 
 def test_long_passes_say_how_far_they_are(encoder, preprocessor, monkeypatch, caplog):
@@ -64,10 +62,10 @@ def test_long_passes_say_how_far_they_are(encoder, preprocessor, monkeypatch, ca
 
 
 def test_layers_count_from_both_ends():
-    assert check_layers([-1, 0, 2, -3], 2) == (2, 0, 2, 0)
+    assert layer_numbers([-1, 0, 2, -3], 2) == (2, 0, 2, 0)
     for layers in ([3], [-4], []):
         with pytest.raises(ValueError, match="Expected layers from -3 to 2"):
-            check_layers(layers, 2)
+            layer_numbers(layers, 2)
 
 
 def test_one_process_at_a_time_writes_a_file(tmp_path):

@@ -12,7 +12,7 @@ from helpers.recorded import recorded_names
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.slow_but import slow_but
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
 
 import kbert
 from kbert.options import Machine, Optimization
@@ -65,12 +65,6 @@ def test_settings_are_the_parameters_that_define_a_run(run):
     assert not {"output", "checkpoint_every", "callbacks", "overwrite", "dry_run"} & expected
 
 
-def test_the_intervals_do_not_decide_when_dev_is_scored(init):
-    for intervals in ({}, {"log_every": 1}):
-        work = prepare(init, TASK, ROWS, DEV, **QUICK | {"steps": 31, "evaluate_every": 30} | intervals)
-        assert work.scoring.steps == [31]
-
-
 def test_the_best_weights_are_kept_in_bfloat16(init, tmp_path):
     model = kbert.load_pretrained(init, task="encoder", dtype="bfloat16")
     run = kbert.finetune(model, Scripted(), ROWS, DEV, tmp_path / "run", **PLAN)
@@ -115,8 +109,7 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
 
 
-def test_a_finished_run_is_returned_without_its_source_or_its_data(init, run, monkeypatch):
-    monkeypatch.setattr("kbert.finetuning.starting_pipeline.starting_pipeline", None)
+def test_a_finished_run_is_returned_without_its_data(init, run, monkeypatch):
     monkeypatch.setattr(kbert.tasks.Classification, "training_data", None)
     again = kbert.finetune(init, Scripted(), ROWS, DEV, run.path, **PLAN, reuse=True)
     assert again.metrics == run.metrics and again.path == run.path
@@ -129,11 +122,28 @@ def test_a_run_that_cannot_begin_leaves_nothing(init, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_no_model_to_start_from_deletes_no_run(init, tmp_path):
+def test_no_error_in_what_is_given_deletes_a_run(init, tmp_path):
     first = kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", **NO_DEV | {"steps": 1})
-    for wrong in (tmp_path / "none", tmp_path):
-        with pytest.raises((FileNotFoundError, ValueError)):
-            kbert.finetune(wrong, TASK, ROWS, output=first.path, **NO_DEV | {"steps": 1}, overwrite=True)
+    of_other_labels = kbert.build_pipeline(kbert.load_pretrained(init, "classification", labels=["no", "yes"]))
+    with_lora = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    with_lora.enable_lora(2)
+    (tmp_path / "wrong.csv").write_text("text,label\na film,ugly\n")
+    for wrong, message in (
+        ({"source": tmp_path / "none"}, "none"),
+        ({"source": tmp_path}, "which holds"),
+        ({"source": with_lora, "lora_rank": 2}, "`lora_rank` needs a model without LoRA"),
+        ({"train": ROWS[:1]}, "label"),
+        ({"dev": tmp_path / "wrong.csv"}, "wrong.csv, line 2: .*'ugly'"),
+        ({"dev": tmp_path / "none.csv"}, "none.csv"),
+        ({"dev": DEV, "more_dev": {"_more": tmp_path / "wrong.csv"}}, "wrong.csv, line 2: .*'ugly'"),
+        ({"class_weight": {"ugly": 2.0}}, "`class_weight`"),
+        ({"sequence_length": 1000}, "sequence_length"),
+        ({"teacher": of_other_labels}, "`teacher`: expected a model with the labels"),
+        ({"teacher": with_lora, "unlabelled": tmp_path / "none.txt"}, "none.txt"),
+    ):
+        options = {"source": init, "task": TASK, "train": ROWS, "output": first.path} | NO_DEV | wrong
+        with pytest.raises((FileNotFoundError, ValueError), match=message):
+            kbert.finetune(**options, overwrite=True)
         assert read_json(first.path / "metrics.json") == first.metrics
 
 
@@ -291,8 +301,9 @@ def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
 
 
 def test_xla_where_it_is_asked_for(init):
-    assert prepare(init, TASK, ROWS, **NO_DEV, machine=Machine(xla="on")).hardware.jit_compile
-    assert not prepare(init, TASK, ROWS, **NO_DEV, machine=Machine(xla="off")).hardware.jit_compile
+    for xla in ("on", "off"):
+        run = kbert.finetune(init, TASK, ROWS, **NO_DEV | {"steps": 1}, machine=Machine(xla=xla))
+        assert run.pipeline.model.jit_compile == (xla == "on")
 
 
 @pytest.mark.slow  # models/test_train_in_parts.py

@@ -7,14 +7,16 @@ import functools
 import keras
 import numpy as np
 import pytest
+from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import write_table, write_tiny_directory
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same, start
 from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
 from kbert.options import Optimization
+from kbert.training.made_by import identify_model
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +46,7 @@ def test_frames_of_pandas_are_examples_and_texts(init):
     frames = [pandas.DataFrame(rows, columns=["text", "label"]) for rows in (ROWS, DEV)]
     texts = pandas.DataFrame({"text": ["a film", "good ."]})
     options = QUICK | {"steps": 2, "strategy": "one"}
-    teacher = prepare(init, TASK, ROWS, **NO_DEV).pipeline
+    teacher = start(init, TASK, ROWS).pipeline
     run = kbert.finetune(init, TASK, *frames, teacher=teacher, unlabelled=texts, **options)
     assert run.metrics["unlabelled_examples"] == 2
     assert set(run.metrics["dev"]) >= {"accuracy", "loss"}
@@ -52,13 +54,13 @@ def test_frames_of_pandas_are_examples_and_texts(init):
 
 def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
     def policies(source=init, **options):
-        work = prepare(source, TASK, ROWS, **NO_DEV, **options)
-        return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
+        run = kbert.finetune(source, TASK, ROWS, **NO_DEV | {"steps": 1}, **options)
+        return run.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
 
     half, full = "mixed_bfloat16", "float32"
-    assert policies(precision=half) == (half, half, full)
+    assert policies(precision=half) == (half, full)
     encoder = kbert.load_pretrained(init, "encoder", dtype=half)
-    assert policies(encoder) == (half, half, full)
+    assert policies(encoder) == (half, full)
     with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
         policies(encoder, precision=full)
     with pytest.raises(ValueError, match="class_weight"):
@@ -66,8 +68,8 @@ def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
     assert keras.config.dtype_policy().name == full
     keras.config.set_dtype_policy(half)
     try:
-        assert policies() == (half, half, half)
-        assert policies(precision=full) == (full, full, half)
+        assert policies() == (half, half)
+        assert policies(precision=full) == (full, half)
     finally:
         keras.config.set_dtype_policy(full)
 
@@ -76,7 +78,7 @@ def test_random_weights_keep_only_the_architecture(init):
     rows = [*ROWS, ("the film", "so so")]
 
     def built(**options):
-        return prepare(init, TASK, rows, **(NO_DEV | options)).pipeline.model
+        return start(init, TASK, rows, **options).pipeline.model
 
     loaded, fresh = built(), built(random_weights=True, dropout=0.0)
     again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 1))
@@ -94,10 +96,10 @@ def test_random_weights_keep_only_the_architecture(init):
 
 
 def test_other_rows_do_not_resume(init, tmp_path):
-    prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
+    with pytest.raises(Killed):
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, callbacks=killed_at(1))
     with pytest.raises(ValueError, match="other rows in train"):
         kbert.finetune(init, TASK, ROWS[:-1], DEV, tmp_path / "run", **QUICK)
-    assert prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).run.resume
     with pytest.raises(FileExistsError, match="seed: 0 there, 1 now"):
         kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1)
 
@@ -107,18 +109,22 @@ def test_another_model_does_not_resume(init, tmp_path):
     model, again = (kbert.load_pretrained(init, "classification", labels=["bad", "good"]) for _ in range(2))
     again.set_weights(model.get_weights())
     pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
+    weights = model.get_weights()
     for number, (first, second) in enumerate(((model, again), pipelines)):
         path = tmp_path / str(number)
-        prepare(first, TASK, ROWS, DEV, path, **QUICK)
-        assert prepare(second, TASK, ROWS, DEV, path, **QUICK).run.resume
+        for source in (first, second):  # the second resumes the run of the first
+            with pytest.raises(Killed):
+                kbert.finetune(source, TASK, ROWS, DEV, path, **QUICK, callbacks=killed_at(1))
+            model.set_weights(weights)
+            again.set_weights(weights)
         again.encoder.trainable = False
         with pytest.raises(FileExistsError, match=r"other settings \(source: \{'sha256': .* there, .* now\)"):
-            prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
+            kbert.finetune(second, TASK, ROWS, DEV, path, **QUICK)
         again.encoder.trainable = True
         again.weights[0].assign_add([[1e-3]])
         with pytest.raises(FileExistsError, match=r"other settings \(source"):
-            prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
-        again.set_weights(model.get_weights())
+            kbert.finetune(second, TASK, ROWS, DEV, path, **QUICK)
+        again.set_weights(weights)
 
 
 def test_training_without_dropout_is_logged(tmp_path, caplog):
@@ -153,24 +159,26 @@ def test_another_vocabulary_does_not_resume(init):
     tokens = model.pretrained.tokenizer.vocabulary
     other = kbert.BertTokenizer([*tokens[:5], *tokens[:4:-1]])
     pipelines = [kbert.build_pipeline(model, tokenizer) for tokenizer in (None, other)]
-    first, second = (prepare(pipeline, TASK, ROWS, DEV, **QUICK).settings["source"] for pipeline in pipelines)
+    first, second = map(identify_model, pipelines)
     assert first != second
-    alone = prepare(model, TASK, ROWS, DEV, **QUICK).settings["source"]
+    alone = identify_model(model)
     model.pretrained = dataclasses.replace(model.pretrained, tokenizer=other)
-    assert prepare(model, TASK, ROWS, DEV, **QUICK).settings["source"] != alone
+    assert identify_model(model) != alone
 
 
 def test_a_run_records_all_that_it_reads(init, tmp_path):
     for name in ("train", "dev", "more"):
         write_table(tmp_path / f"{name}.csv", ROWS)
     files = {name: TASK.read(tmp_path / f"{name}.csv") for name in ("train", "dev", "more")}
-    prepare(init, TASK, files["train"], files["dev"], tmp_path / "run", more_dev={"_more": files["more"]}, **QUICK)
+    options = QUICK | {"steps": 1}
+    more = {"more_dev": {"_more": files["more"]}}
+    kbert.finetune(init, TASK, files["train"], files["dev"], tmp_path / "run", **more, **options)
     recorded = read_json(tmp_path / "run" / "inputs.json")
     assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "source"} and set(recorded["made_by"]) == {"source"}
     examples = {"train": files["train"], "dev": files["dev"], "more_dev_more": files["more"]}
     assert recorded["examples"] == {name: rows.fingerprint() for name, rows in examples.items()}
     train, dev = files["train"].split(0.2)
-    prepare(init, TASK, train, dev, tmp_path / "split", **QUICK)
+    kbert.finetune(init, TASK, train, dev, tmp_path / "split", **options)
     assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "source"}
 
 
@@ -216,27 +224,27 @@ def test_wrong_options_are_named(init):
 
 def test_a_pipeline_keeps_its_length(init):
     """Of `init` it is 16."""
-    length = {"batch_size": 8, "steps": 1}
+    length = {"sequence_length": None}
     loaded = kbert.load_pretrained(init)
-    assert prepare(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
+    assert start(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
     masks = kbert.build_pipeline(loaded, sequence_length=11)
-    run = prepare(masks, TASK, ROWS, **length)
+    run = start(masks, TASK, ROWS, **length)
     assert run.pipeline.settings()["sequence_length"] == 11
     assert masks.tokenizer.special_tokens_in_text and not run.pipeline.tokenizer.special_tokens_in_text
-    again = prepare(run.pipeline, TASK, ROWS, **length)
+    again = start(run.pipeline, TASK, ROWS, **length)
     assert again.pipeline.settings()["sequence_length"] == 11
-    given = prepare(run.pipeline, TASK, ROWS, **length, sequence_length=9)
+    given = start(run.pipeline, TASK, ROWS, sequence_length=9)
     assert given.pipeline.settings()["sequence_length"] == 9
     questions = {"question": ["the film ?"], "context": ["the film"], "answer": ["film"], "answer_start": [4]}
     longest = loaded.config.max_sequence_length  # below the default of spans, which is not that of texts
-    spans = prepare(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
+    spans = start(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
     assert spans.pipeline.settings()["sequence_length"] == min(384, longest) > 11
 
 
 def test_what_is_no_model_is_named(init, tmp_path):
     from kbert.finetuning.finetune import FinetunedRun
 
-    pipeline = prepare(init, TASK, ROWS, **NO_DEV).pipeline
+    pipeline = start(init, TASK, ROWS).pipeline
     run = FinetunedRun({}, [], pipeline, None)
     hint = r".* Received: FinetunedRun; give its `pipeline`"
     wrong_inputs(

@@ -9,7 +9,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.slow_but import slow_but
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same, start
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -65,12 +65,13 @@ def names_of(work, examples):
 def test_a_head_with_the_same_labels_goes_on_in_its_order(stored):
     labels = ["good", "bad"]
     source, head = stored("classification", labels)
-    work = prepare(source, TASK, ROWS, DEV, more_dev={"_more": ROWS}, class_weight={"bad": 3.0}, **QUICK)
+    work = start(source, TASK, ROWS, DEV, more_dev={"_more": ROWS})
     assert work.pipeline.answers.labels == tuple(labels) and goes_on(work, head)
     rows = {"train": (work.train, ROWS), "dev": (work.dev, DEV), "more": (work.more_dev["_more"], ROWS)}
     for examples, given in rows.values():
         assert names_of(work, examples) == [label for _, label in given]
-    _, ids, factors = next(iter(work.data.make_dataset()))
+    data = TASK.training_data(work.pipeline, work.train, class_weight={"bad": 3.0}, batch_size=8, padding="longest")
+    _, ids, factors = next(iter(data.make_dataset()))
     np.testing.assert_array_equal(factors["logits"], np.where(ids["logits"].numpy() == labels.index("bad"), 3.0, 1.0))
 
 
@@ -78,7 +79,7 @@ def test_a_head_with_other_labels_is_new(stored, caplog):
     for labels in (["fine", "poor"], ["bad", "good", "so so"]):
         source, head = stored("classification", labels)
         caplog.clear()
-        work = prepare(source, TASK, ROWS, DEV, **QUICK)
+        work = start(source, TASK, ROWS, DEV)
         assert work.pipeline.answers.labels == ("bad", "good")
         assert len(labels) == 3 or not goes_on(work, head)
         assert "classifier_head: newly initialised" in caplog.text
@@ -88,7 +89,7 @@ def test_f1_of_three_labels_is_refused_before_training(init, caplog):
     task = kbert.tasks.Classification(metrics=("f1", "accuracy"))
     for dev in (None, SINGLE[:9]):
         with pytest.raises(ValueError, match="'f1' is of two labels, here there are 3, .'book', 'film', 'good'.: use"):
-            prepare(init, task, SINGLE, dev, **(QUICK if dev else NO_DEV))
+            start(init, task, SINGLE, dev)
     pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "classification", num_labels=3), labels=list(WORDS))
     with pytest.raises(ValueError, match=r"'f1' is of two labels, here there are 3"):
         kbert.evaluate(pipeline, task, SINGLE)
@@ -98,7 +99,7 @@ def test_f1_of_three_labels_is_refused_before_training(init, caplog):
 def test_a_head_with_default_names_goes_on(stored, labels, caplog):
     source, head = stored("classification", labels)
     caplog.clear()
-    work = prepare(source, TASK, ROWS, **NO_DEV)
+    work = start(source, TASK, ROWS)
     assert work.pipeline.answers.labels == ("bad", "good") and goes_on(work, head)
     assert "classifier_head: newly initialised" not in caplog.text
 
@@ -106,12 +107,12 @@ def test_a_head_with_default_names_goes_on(stored, labels, caplog):
 @from_a_directory
 def test_tags_are_labels_too(stored):
     task = kbert.tasks.Tagging()
-    tags = list(prepare(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
+    tags = list(start(stored("tagging", ["a", "b"])[0], task, TAGGED).pipeline.answers.labels)
     source, head = stored("tagging", tags[::-1])
-    work = prepare(source, task, TAGGED, TAGGED, **QUICK)
+    work = start(source, task, TAGGED, TAGGED)
     assert list(work.pipeline.answers.labels) == tags[::-1] and goes_on(work, head)
     others = stored("tagging", [f"{tag}-other" for tag in tags])
-    work = prepare(others[0], task, TAGGED, **NO_DEV)
+    work = start(others[0], task, TAGGED)
     assert list(work.pipeline.answers.labels) == tags and not goes_on(work, others[1])
 
 
@@ -119,25 +120,25 @@ def test_tags_are_labels_too(stored):
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = prepare(source, kbert.tasks.Classification(), SINGLE, **NO_DEV)
+    work = start(source, kbert.tasks.Classification(), SINGLE)
     assert not work.pipeline.model.multi_label and "thresholds" not in work.pipeline.settings()
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     again = kbert.finetune(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
     assert np.isfinite(again.history[-1]["loss"])
     source, head = stored("classification", WORDS)
-    work = prepare(source, SEVERAL, MANY, **NO_DEV)
+    work = start(source, SEVERAL, MANY)
     assert work.pipeline.model.multi_label and goes_on(work, head)
     assert not getattr(getattr(source, "model", source), "multi_label", False)
 
 
 def test_thresholds_stay_with_their_labels_and_go_with_others(stored):
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = prepare(source, SEVERAL, MANY, **NO_DEV)
+    work = start(source, SEVERAL, MANY)
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert work.pipeline.answers.thresholds == (0.3, 0.4, 0.5)
     for names in ({"good": "x", "film": "y", "book": "z"}, {"book": "good"}):
         rows = [(text, "|".join(sorted({names.get(one, one) for one in label.split("|")}))) for text, label in MANY]
-        work = prepare(source, SEVERAL, rows, **NO_DEV)
+        work = start(source, SEVERAL, rows)
         assert set(work.pipeline.answers.labels) == {names.get(word, word) for word in WORDS}
         assert work.pipeline.answers.thresholds is None
 
@@ -146,15 +147,15 @@ def test_thresholds_of_the_task_replace_those_of_the_source(stored):
     for own in ({}, {"thresholds": [0.3, 0.4, 0.5]}):
         source, head = stored("classification", WORDS, multi_label=True, **own)
         task = kbert.tasks.Classification(label_separator="|", thresholds=(0.2, 0.6, 0.7))
-        work = prepare(source, task, MANY, **NO_DEV)
+        work = start(source, task, MANY)
         assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
         assert work.pipeline.answers.thresholds == (0.2, 0.6, 0.7)  # in the order of the model's labels
     with_labels = dataclasses.replace(task, labels=WORDS[::-1])
-    work = prepare(source, with_labels, MANY, **NO_DEV)
+    work = start(source, with_labels, MANY)
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert work.pipeline.answers.thresholds == (0.7, 0.6, 0.2)
     with pytest.raises(ValueError, match="thresholds"):
-        prepare(source, dataclasses.replace(with_labels, thresholds=(0.2, 0.6)), MANY, **NO_DEV)
+        start(source, dataclasses.replace(with_labels, thresholds=(0.2, 0.6)), MANY)
 
 
 @pytest.mark.slow  # without labels of its own: test_finetune.py
@@ -185,7 +186,7 @@ def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_
 def test_balanced_classes_weigh_the_same(init):
     from kbert.tasks.training_data import example_weights
 
-    work = prepare(init, TASK, ROWS, **NO_DEV)
+    work = start(init, TASK, ROWS)
     factors = example_weights("balanced", work.pipeline, work.train.labels)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
@@ -202,10 +203,11 @@ def test_balanced_classes_weigh_the_same(init):
 def test_balanced_classes_weigh_the_same_in_windows(init):
     task = kbert.tasks.Classification(window_pooling="mean", doc_stride=2)
     rows = [("the film is good . " * 4, "good"), ("a bad film", "bad")]
-    work = prepare(init, task, rows, class_weight="balanced", **(NO_DEV | {"sequence_length": 7}))
-    windows = work.data.windows
+    work = start(init, task, rows, sequence_length=7)
+    data = work.task.training_data(work.pipeline, work.train, class_weight="balanced", batch_size=8, padding="longest")
+    windows = data.windows
     assert windows > 3
-    batches = work.data.make_dataset().unbatch().take(windows)  # an epoch
+    batches = data.make_dataset().unbatch().take(windows)  # an epoch
     totals = np.zeros(2)
     for _, ids, factors in batches.as_numpy_iterator():
         totals[ids["logits"]] += factors["logits"]
@@ -225,9 +227,10 @@ def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_pat
     stars = [(text, {"good": "2", "bad": "1"}[label]) for text, label in ROWS]
     expected = r"finetune: expected strings as keys of `class_weight`.*the label '1'; write \{\"1\": 5\.0\}"
     with pytest.raises(ValueError, match=expected):
-        prepare(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
-    prepare(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
+        kbert.finetune(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
+    weights = {"class_weight": {"1": np.float32(5.0)}}
+    kbert.finetune(init, TASK, stars, output=tmp_path / "run", **weights, **NO_DEV | {"steps": 1})
     assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"1": 5.0}
     regression = kbert.tasks.Regression()
     with pytest.raises(ValueError, match="`class_weight` is for models with labels. Received: 'balanced'"):
-        prepare(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **NO_DEV)
+        kbert.finetune(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **NO_DEV)

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import shutil
 
 import pytest
 from helpers.tiny_directory import write_tiny_directory
@@ -67,7 +68,7 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     taught = {"teacher": teacher, "unlabelled": texts}
     for other, name in (
         ({}, r"other settings \(teacher"),
-        ({"teacher": source}, r"other settings \(teacher"),
+        ({"teacher": shutil.copytree(teacher, tmp_path / "copy")}, r"other settings \(teacher"),
         (taught | {"distillation": Distillation(hard_fraction=0.1)}, r"other settings \(hard_fraction"),
         (taught | {"unlabelled": None}, "other rows in unlabelled"),
         (taught | {"unlabelled": {"text": ["the film"]}}, "other rows in unlabelled"),

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import prepare
+from helpers.tiny_finetuning import start
 from helpers.toy_tags import tagged_sentences
 
 import kbert
@@ -27,11 +27,11 @@ TASKS = {
 
 @pytest.fixture(scope="module")
 def prepared(init):
-    """Function from a key of TASKS to the run of that task."""
+    """Function from a key of TASKS to what a run of that task starts from."""
 
     def of_task(name):
         task, rows, length = TASKS[name]
-        return prepare(init, task, rows, sequence_length=length, batch_size=4, seed=3)
+        return start(init, task, rows, sequence_length=length, seed=3)
 
     return functools.cache(of_task)
 

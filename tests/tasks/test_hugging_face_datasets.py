@@ -6,7 +6,7 @@ import pytest
 from helpers.compare import assert_tree_equal
 from helpers.slow_but import slow_but
 from helpers.tiny_directory import write_tiny_directory
-from helpers.tiny_finetuning import NO_DEV, prepare
+from helpers.tiny_finetuning import NO_DEV, start
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -122,7 +122,7 @@ def test_predict_takes_the_columns_of_the_training(tmp_path, output):
 @pytest.mark.parametrize("names, dev", [(["train", "validation"], "validation"), (["train", "test"], None)])
 def test_finetune_takes_both_splits_of_one_dict(tmp_path, names, dev):
     init = write_tiny_directory(tmp_path / "init")
-    made = prepare(init, kbert.tasks.Classification(), splits(*names))
+    made = start(init, kbert.tasks.Classification(), splits(*names))
     assert made.train[0]["text"] == "train" and (made.dev and made.dev[0]["text"]) == dev
 
 

@@ -13,7 +13,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import run_kbert
 from helpers.slow_but import slow_but
 from helpers.tiny_directory import BAD, GOOD, write_table, write_tiny_directory
-from helpers.tiny_finetuning import prepare
+from helpers.tiny_finetuning import start
 
 import kbert
 from kbert.options import Optimization
@@ -83,12 +83,12 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
 def test_options_reach_the_loss_and_what_is_served(init, tmp_path, serves):
     loss = {"temperature": 0.2, "symmetric": True, "dimensions": (4,)}
     task = Similarity(text_pair="pair", pooling="cls", normalize=False, **loss)
-    pipeline = prepare(init, task, PAIRS, **QUICK | {"evaluate_every": None}).pipeline
+    pipeline = start(init, task, PAIRS).pipeline
     config = pipeline.model.default_loss()["embedding"].get_config()
     assert {name: config[name] for name in loss} == loss | {"dimensions": [4]}
     scored = Similarity(text_pair="pair", label="score", dimensions=(3,))
     rows = [(*pair, 0.5) for pair in PAIRS]
-    model = prepare(init, scored, rows, **QUICK | {"evaluate_every": None}).pipeline.model
+    model = start(init, scored, rows).pipeline.model
     assert type(model.default_loss()["embedding"]) is kbert.optim.CosineLoss
     assert model.default_loss()["embedding"].get_config()["dimensions"] == [3]
     texts = ["good bad", "paris"]
@@ -160,10 +160,12 @@ def test_files_are_read_as_in_the_training(init, tmp_path):
 def test_rows_of_every_kind_have_a_loss(init, task, length):
     """And the batches from a step on are those of the whole run."""
     rows = [(*pair, row % 2 if task.label else "never")[: length + bool(task.label)] for row, pair in enumerate(PAIRS)]
-    work = prepare(init, task, rows, **QUICK | {"evaluate_every": None, "group_by_length": True})
-    inputs, targets = batch = next(iter(work.data.make_dataset()))
-    later = next(iter(work.data.make_dataset(start_step=2)))
-    tf.nest.map_structure(np.testing.assert_array_equal, list(work.data.make_dataset().take(3))[2], later)
+    work = start(init, task, rows)
+    batches = {"batch_size": QUICK["batch_size"], "seed": 0, "padding": "longest", "group_by_length": True}
+    data = work.task.training_data(work.pipeline, work.train, **batches)
+    inputs, targets = batch = next(iter(data.make_dataset()))
+    later = next(iter(data.make_dataset(start_step=2)))
+    tf.nest.map_structure(np.testing.assert_array_equal, list(data.make_dataset().take(3))[2], later)
     assert not np.array_equal(batch[0]["token_ids"], later[0]["token_ids"])
     model = work.pipeline.model
     embeddings = model(inputs, training=True)["embedding"]
@@ -248,7 +250,7 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
     with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
         kbert.finetune(init, pairs, PAIRS, scored.read(rows), **QUICK)
     with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
-        prepare(init, pairs, PAIRS, PAIRS, more_dev={"_scored": scored.read(rows)}, **QUICK)
+        start(init, pairs, PAIRS, PAIRS, more_dev={"_scored": scored.read(rows)})
     with pytest.raises(ValueError, match="single texts cannot be scored"):
         kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
     with pytest.raises(ValueError, match="embedded twice, with different dropout.*Received: dropout=0"):

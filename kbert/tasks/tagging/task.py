@@ -151,7 +151,9 @@ class Tagging(Task):
         task, _ = self.for_training(train)
         return super(Tagging, task).settings(train) | {"labels": list(task.labels), "num_labels": len(task.labels)}
 
-    def check_length(self, sequence_length: int) -> None:
+    def check_training(self, pipeline: "Pipeline", train: TaggedText, class_weight: Any) -> None:
+        super().check_training(pipeline, train, class_weight)
+        sequence_length = pipeline.preprocessor.sequence_length
         half = _half(sequence_length)
         if self.doc_stride and self.doc_stride > half:
             raise ValueError(

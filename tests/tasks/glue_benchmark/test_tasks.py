@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import write_tiny_directory
-from helpers.tiny_finetuning import prepare
+from helpers.tiny_finetuning import start
 from helpers.toy_glue import OTHER, write_toy_glue
 from helpers.wrong_values import wrong_inputs
 
@@ -116,8 +116,7 @@ def test_a_directory_to_evaluate_on_is_its_dev_split(toy, name):
 
 def test_finetune_and_evaluate_take_the_dev_split(toy, tmp_path):
     task = kbert.tasks.glue("RTE")
-    options = {"batch_size": 8, "sequence_length": 9, "steps": 1}
-    work = prepare(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy}, **options)
+    work = start(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy})
     assert (len(work.train), len(work.dev), len(work.more_dev["_more"])) == (60, 20, 20)
     with run_eagerly():
         assert kbert.evaluate(work.pipeline, task, toy)["examples"] == 20

@@ -1,5 +1,6 @@
 """Commands that look into a model, or convert it."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -69,8 +70,8 @@ def convert(
     if report is not None:
         report = pathlib.Path(report)
         report.parent.mkdir(parents=True, exist_ok=True)
-        loaded = {"read": model, "written": load(output)}
-        write_json(report, {side: converted.pretrained.report.to_dict() for side, converted in loaded.items()})
+        reports = {"read": model.pretrained.report, "written": load(output).pretrained.report}
+        write_json(report, {side: dataclasses.asdict(of_side) for side, of_side in reports.items()})
         lines += [*model.pretrained.report.table(), f"Wrote {report}."]
     return lines
 

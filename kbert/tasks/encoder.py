@@ -48,7 +48,6 @@ class Encoder(Task):
     model_name = "BertEncoder"
     answer_names = {"embedding": "EmbeddingAnswers"}
     is_finetuned = False
-    stands_on_encoder = False
 
     def parts(
         self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int

@@ -168,10 +168,7 @@ class Task:
         answer_names: output of an export → the class of its answers in `kbert.answers`.
         signature: the name of the signature, besides ``serving_default``, with the answers.
         heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
-        head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds. The
-            letters are explained in `kbert.weights.formats.name_table`.
         model_arguments: arguments of the model's class for this task.
-        stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
         default_length: tokens of a text by default.
         labels: a field of tasks with labels: the names of the logits, in their order. None: not known, or none.
         thresholds: a field of tasks with several labels a text. None: 0.5 each.
@@ -201,9 +198,7 @@ class Task:
     answer_names: ClassVar[Mapping[str, str]] = {}
     signature: ClassVar[str] = ""
     heads: ClassVar[tuple[str, ...]] = ()
-    head_variables: ClassVar[Mapping[str, str]] = {}
     model_arguments: ClassVar[Mapping[str, Any]] = {}
-    stands_on_encoder: ClassVar[bool] = True
     default_length: ClassVar[int] = DEFAULT_SEQUENCE_LENGTH
     even_batches: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()

@@ -66,10 +66,11 @@ def build_pipeline(
         `Pipeline`.
 
     Raises:
-        TypeError: neither a kbert model nor a source, no `kbert.BertTokenizer`, or an unknown option.
+        TypeError: neither a kbert model nor a source, or no `kbert.BertTokenizer`.
         FileNotFoundError: no such source.
-        ValueError: an option that is not as described, or of another task. No tokenizer, or one that does not fit the
-            model. A sequence longer than the position table, `top_k` beyond the vocabulary, or a model without a task.
+        ValueError: an option that is not as described, unknown, or of another task. No tokenizer, or one that does not
+            fit the model. A sequence longer than the position table, `top_k` beyond the vocabulary, or a model without
+            a task.
 
     Example::
 
@@ -121,12 +122,8 @@ def _check_model(model) -> None:
 
 def _chosen(word: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that are not omitted; an error if the task does not take one of them."""
-    tasks = [task_class(name) for name in task_names()]
-    taken = ("sequence_length", *task_class(word).option_names())
-    names = {"sequence_length", *(name for task in tasks for name in task.option_names())}
-    can_be_off = {name for task in tasks for name in task.option_names(can_be_off=True)}
-    if unknown := sorted(set(options) - names):
-        raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(names)}")
+    task = task_class(word)
+    taken, can_be_off = ("sequence_length", *task.option_names()), task.option_names(can_be_off=True)
     fields = {name: value for name, value in options.items() if value is not None or name in can_be_off}
     if not_taken := sorted(set(fields) - set(taken)):
         raise ValueError(f"build_pipeline: a {word} model takes the options {list(taken)}. Received: {not_taken}")

@@ -39,45 +39,51 @@ class ModelDescription:
 
     task: str
     config: BertConfig
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the model's constructor
-    encoder_arguments: dict[str, Any] | None = None  # of the encoder's; None: what the task needs
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the head's constructor
+    encoder_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # {}: what the task needs
     quantized_layers: dict[str, str] = dataclasses.field(default_factory=dict)  # path of the layer -> "int8"
 
     def __post_init__(self):
         if self.task not in task_names():
             raise ValueError(f"Expected `task` to be one of {task_names()}. Received: {self.task!r}")
-        for arguments in (self.arguments, self.encoder_arguments or {}):
-            if not isinstance(arguments, dict):
-                raise ValueError(f"Expected an object of arguments. Received: {reprlib.repr(arguments)}")
-        names = self.argument_names(self.task)
-        if unknown := sorted(set(self.arguments) - set(names)):
-            raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(names)}")
+        for arguments, names in (
+            (self.arguments, self.argument_names(self.task)),
+            (self.encoder_arguments, ENCODER_ARGUMENTS),
+        ):
+            if not isinstance(arguments, dict) or set(arguments) - set(names):
+                raise ValueError(
+                    f"Expected an object of arguments of a {self.task} model, {sorted(names)}. "
+                    f"Received: {reprlib.repr(arguments)}"
+                )
         check_quantized(self.quantized_layers)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the encoder has a pooler."""
+        return self.encoder_arguments.get("pooler", True)
 
     @classmethod
     def from_model(cls, model: BertModel) -> "ModelDescription":
         if not isinstance(model, BertModel) or model.task not in task_names():
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
-        config, encoder = model.get_config(), None
+        config, encoder = model.get_config(), model.encoder.get_config()
         arguments = {name: config[name] for name in cls.argument_names(model.task)}
-        if task_class(model.task).stands_on_encoder:
-            config = model.encoder.get_config()
-            encoder = {name: config[name] for name in ENCODER_ARGUMENTS}
-        return cls(model.task, model.config, arguments, encoder, quantized_layers(model))
+        encoder_arguments = {name: encoder[name] for name in ENCODER_ARGUMENTS}
+        return cls(model.task, model.config, arguments, encoder_arguments, quantized_layers(model))
 
     @staticmethod
     def argument_names(task: str) -> tuple[str, ...]:
         """Arguments of the task's model besides encoder and dtype."""
         task = task_class(task)
-        own = task.model_class().own_arguments if task.stands_on_encoder else ENCODER_ARGUMENTS
-        return tuple(name for name in own if name not in task.model_arguments)
+        return tuple(name for name in task.model_class().own_arguments if name not in task.model_arguments)
 
     def build(self, dtype: "str | keras.DTypePolicy | None" = None) -> BertModel:
         """A newly initialized model, quantized as described, with this dtype policy."""
-        task, base = task_class(self.task), self.config
-        if self.encoder_arguments is not None:
-            base = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
-        model = task.model_class()(base, dtype=dtype, **self.arguments, **task.model_arguments)
+        task, model = task_class(self.task), self.config
+        if self.encoder_arguments or self.task == "encoder":
+            model = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
+        if self.task != "encoder":
+            model = task.model_class()(model, dtype=dtype, **self.arguments, **task.model_arguments)
         quantize_layers(model, self.quantized_layers)
         return model
 
@@ -112,7 +118,7 @@ def _check_fields(settings, description):
     task = settings.task
     counts = {name: value for name, value in task.options().items() if type(value) is int}
     most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
-    parts = (description.encoder_arguments or description.arguments).get("num_parts")
+    parts = description.encoder_arguments.get("num_parts")
     if parts is not None:
         counts |= check_positive("BertEncoder", num_parts=parts)
         most["num_parts"] = config.max_sequence_length

@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbert.aliases import PathLike
@@ -122,9 +123,9 @@ def load_pretrained(
     tokenizer = None
     if stored.vocabulary is not None:
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
-        tokenizer = _tokenizer(stored, settings)
+        tokenizer = _named(stored.path, BertTokenizer, stored.vocabulary, **settings.tokenizer)
         check_vocabulary_fits(str(stored.path), tokenizer, description.config)
-    model = _build(stored, description, dtype)
+    model = _named(stored.path, description.build, dtype)
     report = stored.load_into(model, new)
     report.log()
     if tokenizer is None:
@@ -173,122 +174,105 @@ def _new_head(stored: Checkpoint, task: str, labels: Sequence[str] | None) -> tu
 
 def _check_quantized(stored: Checkpoint, description: ModelDescription, new: Sequence[str]) -> None:
     own = stored.description
-    is_other = description.task != own.task or description.arguments.get("num_labels") != own.arguments.get(
-        "num_labels"
-    )
-    if own.quantized_layers and (new or is_other):
+    is_own = (description.task, description.arguments) == (own.task, own.arguments)
+    if own.quantized_layers and (new or not is_own):
         raise ValueError(
             f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
             f"{own.task}. Load the model that it was made from for another task."
         )
 
 
-def _build(stored: Checkpoint, description: ModelDescription, dtype):
+def _named(path: pathlib.Path, make: Callable, *arguments, **options):
+    """What `make` returns. Its errors name the path, whose files have the arguments."""
     try:
-        return description.build(dtype)
+        return make(*arguments, **options)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{stored.path}: {error}") from error
-
-
-def _tokenizer(stored: Checkpoint, settings: ModelSettings) -> BertTokenizer:
-    try:
-        return BertTokenizer(stored.vocabulary, **settings.tokenizer)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{stored.path}: the tokenizer's settings {settings.tokenizer}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> tuple[ModelDescription, ModelSettings]:
-    task = task or stored.description.task
+    own = stored.description
+    task = task or own.task
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
-    overridden = frozenset(overrides)
-    leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
-    settings = _with_settings(stored, task, overrides)
-    config = _with_fields(stored, overrides)
     names = ModelDescription.argument_names(task)
-    same_task = task == stored.description.task
-    kept = set(names if same_task else _MASKED_LM_ARGUMENTS)
-    if settings.task.labels is not None:  # labels give it
-        kept.discard("num_labels")
-    arguments = {name: value for name, value in stored.description.arguments.items() if name in kept & set(names)}
-    if not same_task:  # as the `pooling` of sentence-transformers
-        arguments |= {name: value for name, value in stored.other_options.items() if name in names}
-    arguments |= {name: overrides.pop(name) for name in names if name in overrides}
-    encoder_arguments = stored.description.encoder_arguments if same_task else None
-    if own := {name: overrides.pop(name) for name in ENCODER_ARGUMENTS if name in overrides}:
-        encoder_arguments = {**(encoder_arguments or {}), **own}
-    for group in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
-        if "outputs" in group:
-            group["outputs"] = [name for name in group["outputs"] if name != "pooled_output"] or ["sequence_output"]
-    if overrides:
-        known = {*_settings_names(task), *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *ENCODER_ARGUMENTS}
-        raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {sorted(known)}")
-    one_each = settings.task.labels or settings.task.thresholds
-    if one_each and "num_labels" in names:
-        arguments.setdefault("num_labels", len(one_each))
-    if task == "tagging" and "num_labels" not in arguments:  # a classifier has two by default
-        raise ValueError(
-            f"load_pretrained: a {task} model needs `labels`, or their number as `num_labels`. {stored.path} has none"
-        )
-    quantized = stored.description.quantized_layers if same_task else {}
-    description = ModelDescription(task, config, arguments, encoder_arguments, quantized)
-    check_settings("load_pretrained", settings, description, overridden)
-    return description, settings
-
-
-def _with_settings(stored: Checkpoint, task: str, overrides: dict[str, Any]) -> ModelSettings:
-    settings = stored.settings
-    tokenizer = dict(settings.tokenizer)
-    tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
-    settings = settings.replace(tokenizer=tokenizer)
-    if task != settings.task.name:
-        stated = {**stored.description.arguments, **stored.other_options}  # as the `pooling` of a similarity model
-        settings = settings.replace(task=_as_task(task, settings.task, stated))
-        if settings.task.default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
-            longest = stored.description.config.max_sequence_length
-            settings = settings.replace(sequence_length=settings.task.default_sequence_length(longest))
-    fields = {}
-    stored_labels = settings.task.labels
-    if overrides.get("labels") is not None:
-        overrides["labels"] = check_labels(overrides["labels"], "load_pretrained")
-    is_other_number = overrides.get("num_labels") not in (None, len(stored_labels or ()))
-    labels = overrides.get("labels", stored_labels)
-    fields_of_task = task_class(task).option_names()
-    if is_other_number or list(labels or ()) != list(stored_labels or ()):
-        fields |= {name: None for name in ("labels", "thresholds") if name in fields_of_task}
-    elif overrides.get("multi_label") is False and "thresholds" in fields_of_task:
-        fields["thresholds"] = None
-    fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
-    try:
-        return settings.replace(**fields)
-    except ValueError as error:
-        raise ValueError(f"load_pretrained: {error}") from None
-
-
-def _as_task(word: str, other, stated: Mapping[str, Any]):
-    """The object of task `word`, with the fields of another task's object that do not belong to the head.
-
-    A field that is None there, such as a tagger's `doc_stride`, has its default.
-    """
-    task = task_class(word)
-    names = set(task.option_names()) - {"labels", "thresholds"}
-    fields = {name: value for name, value in other.options().items() if value is not None}
-    return task(**{name: value for name, value in (fields | stated).items() if name in names})
-
-
-def _with_fields(stored: Checkpoint, overrides: dict[str, Any]) -> BertConfig:
-    config = stored.description.config
-    fixed = sorted(set(overrides) & (set(config.to_dict()) - set(FREE_FIELDS)))
+    options = ("sequence_length", *task_class(task).option_names())
+    fixed = sorted(set(overrides) & (set(own.config.to_dict()) - set(FREE_FIELDS)))
+    known = {*options, *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *ENCODER_ARGUMENTS}
     if fixed:
         raise ValueError(
             f"load_pretrained: {fixed} cannot be overridden, the stored weights have that shape. "
             f"What can: {list(FREE_FIELDS)}"
         )
-    fields = {name: overrides.pop(name) for name in FREE_FIELDS if name in overrides}
+    if unknown := sorted(set(overrides) - known):
+        raise ValueError(f"load_pretrained: unknown arguments {unknown}. Known: {sorted(known)}")
+
+    def given(names):
+        return {name: overrides[name] for name in names if name in overrides}
+
+    is_own_task = task == own.task
+    settings = stored.settings.replace(tokenizer={**stored.settings.tokenizer, **given(_TOKENIZER_ARGUMENTS)})
+    if not is_own_task:
+        settings = _for_task(task, settings, stored)
+    settings = _with_options(settings, given(options), overrides)
+    fields = given(FREE_FIELDS)
     if stored.vocabulary is not None and PAD in stored.vocabulary:  # else the tokenizer refuses it
         fields.setdefault("pad_token_id", stored.vocabulary.index(PAD))
-    return BertConfig.from_dict({**config.to_dict(), **fields})
+    kept = names if is_own_task else _MASKED_LM_ARGUMENTS
+    arguments = {name: value for name, value in own.arguments.items() if name in kept}
+    arguments |= {} if is_own_task else stored.other_options  # such as the `pooling` of sentence-transformers
+    arguments = {name: value for name, value in arguments.items() if name in names}
+    if settings.task.labels and "num_labels" in names:
+        arguments["num_labels"] = len(settings.task.labels)
+    arguments |= given(names)
+    if settings.task.thresholds:
+        arguments.setdefault("num_labels", len(settings.task.thresholds))
+    if task == "tagging" and "num_labels" not in arguments:  # a classifier has two by default
+        raise ValueError(
+            f"load_pretrained: a {task} model needs `labels`, or their number as `num_labels`. {stored.path} has none"
+        )
+    encoder = dict(own.encoder_arguments) if is_own_task else {}
+    if overrides.get("pooler") is False and encoder.get("outputs"):
+        encoder["outputs"] = [name for name in encoder["outputs"] if name != "pooled_output"] or None
+    description = ModelDescription(
+        task,
+        BertConfig.from_dict(own.config.to_dict() | fields),
+        arguments,
+        encoder | given(ENCODER_ARGUMENTS),
+        own.quantized_layers if is_own_task else {},
+    )
+    check_settings("load_pretrained", settings, description, frozenset(overrides))
+    return description, settings
 
 
-def _settings_names(task: str) -> tuple[str, ...]:
-    return ("sequence_length", *task_class(task).option_names())
+def _for_task(word: str, settings: ModelSettings, stored: Checkpoint) -> ModelSettings:
+    """Settings for another task: its task object has the fields of the stored one that do not belong to the head.
+
+    A field that is None there, such as a tagger's `doc_stride`, has its default.
+    """
+    task = task_class(word)
+    names = set(task.option_names()) - {"labels", "thresholds"}
+    fields = {name: value for name, value in settings.task.options().items() if value is not None}
+    fields |= {**stored.description.arguments, **stored.other_options}  # as the `pooling` of a similarity model
+    settings = settings.replace(task=task(**{name: value for name, value in fields.items() if name in names}))
+    if task.default_length == DEFAULT_SEQUENCE_LENGTH:
+        return settings
+    longest = stored.description.config.max_sequence_length
+    return settings.replace(sequence_length=task.default_sequence_length(longest))
+
+
+def _with_options(settings: ModelSettings, options: dict[str, Any], overrides: Mapping[str, Any]) -> ModelSettings:
+    """Settings with the options that are given. With other labels the stored ones and their thresholds are dropped."""
+    stored = list(settings.task.labels or ())
+    if options.get("labels") is not None:
+        options["labels"] = check_labels(options["labels"], "load_pretrained")
+    dropped = {}
+    if overrides.get("multi_label") is False:
+        dropped = {"thresholds": None}
+    if list(options.get("labels", stored) or ()) != stored or overrides.get("num_labels") not in (None, len(stored)):
+        dropped = {"labels": None, "thresholds": None}
+    dropped = {name: value for name, value in dropped.items() if name in settings.task.option_names()}
+    try:
+        return settings.replace(**dropped | options)
+    except ValueError as error:
+        raise ValueError(f"load_pretrained: {error}") from None

@@ -87,14 +87,6 @@ class LoadReport:
             for (variable, source, status), count in groups.items()
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, for a JSON file."""
-        return {
-            "source": self.source,
-            "remarks": list(self.remarks),
-            "variables": [dataclasses.asdict(row) for row in self.rows],
-        }
-
     def __str__(self):
         return "\n".join(self.table())
 
@@ -116,7 +108,7 @@ def transfer(
     places = {v.path: None if v.path.split("/")[0] in new_layers else find(v) for v in model.weights}
     needed = [variable.path for variable in model.encoder.weights if not variable.path.startswith("pooler/")]
     if missing := [path for path in needed if places[path] is None]:
-        raise ValueError(f"{source} lacks variables of the encoder. Missing: {missing}")
+        raise ValueError(f"{source} lacks variables of the encoder, or has others of their names: {missing}")
     rows = []
     for variable in model.weights:
         name = places[variable.path]

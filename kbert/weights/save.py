@@ -127,13 +127,11 @@ def resolve_parts(
             )
     if settings is None:
         settings = default_settings(model.task, model.config) if loaded is None else loaded.settings
-    if not isinstance(settings, ModelSettings):
+    if not isinstance(settings, ModelSettings) or settings.task.name != model.task:
         raise ValueError(
-            "save_pretrained: `settings` must be a kbert.pipelines.settings.ModelSettings (what a run was started with "
-            f"goes to `made_by`). Received: {settings!r}"
+            f"save_pretrained: `settings` must be the kbert.pipelines.settings.ModelSettings of a {model.task} model "
+            f"(what a run was started with goes to `made_by`). Received: {settings!r}"
         )
-    if settings.task.name != model.task:
-        raise ValueError(f"save_pretrained: expected `settings` of a {model.task} model. Received: {settings!r}")
     if tokenizer is not None:
         check_tokenizer(tokenizer, "save_pretrained")
         settings = dataclasses.replace(settings, tokenizer=tokenizer.settings())

@@ -36,8 +36,8 @@ def test_conversion(models, format, tmp_path, capsys):
     assert_same_weights(load(tmp_path / "out"), load(models / "google"))
     report = read_json(tmp_path / "reports/it.json")
     read, written = report["read"], report["written"]
-    assert len(read["variables"]) == len(written["variables"]) == 46
-    assert {row["status"] for row in read["variables"]} == {"loaded"}
+    assert len(read["rows"]) == len(written["rows"]) == 46
+    assert {row["status"] for row in read["rows"]} == {"loaded"}
 
 
 def test_weights_of_half_the_size(models, tmp_path, capsys):

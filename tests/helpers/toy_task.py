@@ -97,7 +97,6 @@ class Politeness(Task):
 
     name = "politeness"
     heads = ("politeness_head",)
-    head_variables = {"politeness_head/dense/kernel": "H1", "politeness_head/dense/bias": "1"}
 
     @classmethod
     def model_class(cls):

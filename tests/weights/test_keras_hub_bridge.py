@@ -254,7 +254,7 @@ def test_kerashub_computes_the_same(hub, name, tmp_path):
     assert again.task == model.task and again.dropout == model.dropout
     tokenizer = again.pretrained.tokenizer
     assert (tokenizer.vocabulary, tokenizer.lowercase) == (VOCABULARY, True)
-    names = {row["variable"]: row["source"] for row in read_json(report)["read"]["variables"]}
+    names = {row["variable"]: row["source"] for row in read_json(report)["read"]["rows"]}
     assert names["encoder_block_1/attention/query/kernel"] == "transformer_layer_1/self_attention_layer/query/kernel"
     if name != "encoder":
         assert again.pretrained.settings.sequence_length == 17  # of its preprocessor

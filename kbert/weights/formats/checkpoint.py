@@ -12,12 +12,12 @@ import numpy as np
 from kbert.aliases import PathLike
 from kbert.config import BertConfig
 from kbert.files import read_json
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import (
-    BLOCK_VARIABLES,
     SIZES,
     NameTable,
     TensorName,
@@ -88,10 +88,39 @@ class TensorCheckpoint(Checkpoint):
     ignored: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
 
-    def check(self, heads: bool = False) -> "TensorCheckpoint":
-        """Itself; ValueError unless sizes, encoder (with `heads` also the heads) and settings fit."""
-        self._check_weights(heads)
-        check_settings(self.path, self.settings, self.description)
+    def check(self) -> "TensorCheckpoint":
+        """Itself; ValueError unless the encoder is whole, the config has the weights' sizes, and the settings fit."""
+        description, path = self.description, self.tensors.path
+        config = description.config
+        if config.num_layers > (blocks := self._count_blocks()):  # first, as it is the length of a list below
+            raise ValueError(
+                f"{self.config_path}: `{self.config_names.fields['num_layers']}` is {config.num_layers}, but "
+                f"{path} has {blocks}."
+            )
+        sizes = sizes_of(config, description.arguments.get("num_labels"))
+        needed = encoder_variables(config, description.has_pooler)
+        missing, integers = [], []
+        for variable in needed + head_variables(description.task):
+            tensor = self.names.find(variable)
+            if tensor is None or tensor.name not in self.stored_names:
+                if variable in needed:
+                    missing.append(f"{variable} (there: {tensor.name})")
+                continue
+            info = self.tensors.tensors[self.stored_names[tensor.name]]
+            self._check_shape(tensor, info.shape, sizes)
+            if "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
+                integers.append(f"{tensor.name} ({info.dtype})")
+        if missing:
+            raise ValueError(
+                f"{path} lacks {len(missing)} variables of the encoder: {_first(missing)}. "
+                f"It holds {_first(sorted(self.stored_names))}"
+            )
+        if integers:
+            raise ValueError(
+                f"{path}: weights of a type that kbert does not read: {_first(integers)}. A quantised model has to be "
+                "converted back to float32, float16 or bfloat16 first."
+            )
+        check_settings(self.path, self.settings, description)
         return self
 
     def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
@@ -99,18 +128,23 @@ class TensorCheckpoint(Checkpoint):
 
         Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
         """
-        heads = head_variables(self.description.task)  # in some formats heads share a name
+        heads = task_class(self.description.task).heads  # in some formats heads share a name
         sizes = sizes_of(model.config, model.num_labels or 1)
         encoder = {variable.path for variable in model.encoder.weights}
 
         def find(variable):
-            has_it = variable.path in encoder or variable.path in heads
-            tensor = self.names.find(variable.path) if has_it else None
-            name = self.stored_names.get(tensor.name) if tensor else None
-            return None if name is None or self.tensors.tensors[name].shape != tensor.shape(sizes) else name
+            if variable.path not in encoder and variable.path.split("/")[0] not in heads:
+                return None
+            tensor = self.names.find(variable.path)
+            if tensor is None or (name := self.stored_names.get(tensor.name)) is None:
+                return None
+            info = self.tensors.tensors[name]
+            fits = info.shape == (tensor.shape(sizes) if tensor.dims else tuple(variable.shape))
+            return name if fits and (info.dtype == "int8") == (variable.dtype == "int8") else None
 
         def read(variable, name):
-            values = self.read_finite(name).astype("float32", copy=False)
+            values = self.read_finite(name)
+            values = values if variable.dtype == "int8" else values.astype("float32", copy=False)
             return self.names.find(variable.path).to_kbert(values, variable.shape)
 
         names = [name for name in self.tensors.tensors if name not in self.ignored]
@@ -123,68 +157,25 @@ class TensorCheckpoint(Checkpoint):
             raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
         return values
 
-    def _check_weights(self, heads: bool):
-        """Raises ValueError unless the weights are whole, of the config's sizes, and floating-point numbers."""
-        description = self.description
-        config = description.config
-        path = self.tensors.path
-        if config.num_layers > (blocks := self._count_blocks()):  # first, as it is the length of a list below
-            raise ValueError(
-                f"{self.config_path}: `{self.config_names.fields['num_layers']}` is {config.num_layers}, but "
-                f"{path} has {blocks}."
-            )
-        sizes = sizes_of(config, description.arguments.get("num_labels"))
-        pooler = (description.encoder_arguments or description.arguments).get("pooler", False)
-        untied = description.arguments.get("tied") is False
-        others = [
-            name for name in head_variables(description.task) if untied or not name.endswith("/output_embeddings")
-        ]
-        missing, integers = [], []
-        for variable in (*encoder_variables(config, pooler), *others):
-            tensor = self.names.find(variable)
-            if tensor is None or tensor.name not in self.stored_names:
-                if heads or variable not in others:
-                    missing.append(variable if tensor is None else f"{variable} (there: {tensor.name})")
-                continue
-            info = self.tensors.tensors[self.stored_names[tensor.name]]
-            self._check_shape(tensor, info.shape, sizes)
-            if "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
-                integers.append(f"{tensor.name} ({info.dtype})")
-        if missing:
-            raise ValueError(
-                f"{path} lacks {len(missing)} variables of the {'model' if heads else 'encoder'}: {_first(missing)}. "
-                f"It holds {_first(sorted(self.stored_names))}"
-            )
-        if integers:
-            raise ValueError(
-                f"{path}: weights of a type that kbert does not read: {_first(integers)}. A quantised model has to be "
-                "converted back to float32, float16 or bfloat16 first."
-            )
-
-    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]):
+    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
         expected = tensor.shape(sizes)
         if shape == expected:
             return
-        if len(shape) == len(expected):
-            for letter, stored, size in zip(tensor.dims, shape, expected, strict=True):
-                field = "num_labels" if letter == "N" else self.config_names.fields.get(SIZES.get(letter))
-                if stored != size and field:
-                    raise ValueError(
-                        f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {stored} ({tensor.name} "
-                        f"of shape {shape})."
-                    )
+        for letter, stored, size in zip(tensor.dims, shape, expected, strict=False):
+            field = "num_labels" if letter == "N" else self.config_names.fields.get(SIZES.get(letter))
+            if stored != size and field:
+                raise ValueError(
+                    f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {stored} ({tensor.name} of "
+                    f"shape {shape})."
+                )
         raise ValueError(
             f"{self.tensors.path}: shapes that do not fit the config beside it: {tensor.name}: expected {expected}. "
             f"Received: {shape}"
         )
 
     def _count_blocks(self) -> int:
-        """Blocks 0, 1, … that have a variable."""
         count = 0
-        while any(
-            (tensor := self.names.find(name.format(i=count))) and tensor.name in self.stored_names
-            for name in BLOCK_VARIABLES
-        ):
+        while self.names.find(f"encoder_block_{count}/attention/query/kernel").name in self.stored_names:
             count += 1
         return count
 
@@ -204,10 +195,7 @@ class StoredTokenizer:
 
 def described(task: str, config: BertConfig, pooler: bool, **arguments) -> ModelDescription:
     """The description of a model of this task, whose encoder keeps its pooler even if the task does not use it."""
-    encoder = {"outputs": ["sequence_output", "pooled_output"] if pooler else ["sequence_output"], "pooler": pooler}
-    if task == "encoder":
-        return ModelDescription(task, config, {**encoder, **arguments})
-    return ModelDescription(task, config, arguments, encoder)
+    return ModelDescription(task, config, arguments, {"pooler": pooler})
 
 
 def read_kbert_settings(directory: PathLike, task: str) -> ModelSettings | None:
@@ -226,8 +214,8 @@ def read_kbert_settings(directory: PathLike, task: str) -> ModelSettings | None:
 
 def looks_cased(vocabulary: list[str]) -> bool:
     """Whether so many tokens have capitals that the vocabulary must be a cased one."""
-    words, capitals = _words_and_capitals(vocabulary)
-    return capitals > _FEW_CAPITALS * len(words)
+    words = _words(vocabulary)
+    return sum(word != word.lower() for word in words) > _FEW_CAPITALS * len(words)
 
 
 def case_remark(cased: bool) -> str:
@@ -241,23 +229,18 @@ def warn_of_wrong_casing(vocabulary: list[str], lowercase: bool, source: str) ->
 
     It is no error: a model may have been trained that way, and must then be used that way.
     """
-    words, capitals = _words_and_capitals(vocabulary)
-    if lowercase and looks_cased(vocabulary):
+    words = _words(vocabulary)
+    is_latin = sum(any(c.isascii() and c.isalpha() for c in word) for word in words) > len(words) / 2
+    is_uncased = is_latin and all(word == word.lower() for word in words)
+    if looks_cased(vocabulary) if lowercase else is_uncased:
+        kind = "a cased" if lowercase else "an uncased"
         warnings.warn(
-            f"{source}: {capitals} of {len(words)} tokens of the vocabulary have capitals, so it is a cased one, but "
-            "the tokenizer lower-cases: it will never find them. Cased models need lowercase=False.",
-            stacklevel=3,
-        )
-    letters = sum(any(c.isascii() and c.isalpha() for c in token) for token in words)
-    if not lowercase and not capitals and letters > len(words) / 2:
-        warnings.warn(
-            f"{source}: no token of the vocabulary has a capital, so it is an uncased one, but the tokenizer does not "
-            "lower-case: every word with a capital becomes [UNK]. Uncased models need lowercase=True.",
+            f"{source}: the vocabulary is {kind} one, but the tokenizer has lowercase={lowercase}, so it does not find "
+            f"words with capitals. Such models need lowercase={not lowercase}.",
             stacklevel=3,
         )
 
 
-def _words_and_capitals(vocabulary):
-    """The tokens that are not special, and how many of them have capitals."""
-    words = [token for token in vocabulary if not (token.startswith("[") and token.endswith("]"))]
-    return words, sum(token != token.lower() for token in words)
+def _words(vocabulary: list[str]) -> list[str]:
+    """The tokens that are not special."""
+    return [token for token in vocabulary if not (token.startswith("[") and token.endswith("]"))]

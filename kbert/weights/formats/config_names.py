@@ -1,6 +1,7 @@
 """Another format's names for the fields of `BertConfig` and for activations, used in both directions."""
 
 import dataclasses
+import re
 import reprlib
 from typing import Any
 
@@ -49,20 +50,13 @@ class ConfigNames:
         """The `BertConfig` that a config from the file `source` describes; the reader handles other entries."""
         content = {**self.defaults, **content}
         values = dict(self.fixed)
-        values |= {ours: content[theirs] for ours, theirs in self.fields.items() if content.get(theirs) is not None}
+        for ours, theirs in self.fields.items():
+            if theirs in content and (content[theirs] is not None or ours in SIZES):
+                values[ours] = content[theirs]
         if missing := [self.fields[name] for name in _REQUIRED if name not in values]:
             raise ValueError(f"{source} does not say {', '.join(missing)}. Expected the config of a BERT.")
-        for name in (self.fields[size] for size in SIZES):
-            value = content.get(name, 1)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{source}: `{name}` must be a positive integer. Received: {reprlib.repr(value)}")
-        if values["hidden_dim"] % values["num_heads"]:
-            raise ValueError(
-                f"{source}: `{self.fields['num_heads']}` must divide `{self.fields['hidden_dim']}`. "
-                f"Received: {values['num_heads']} and {values['hidden_dim']}"
-            )
-        name = values.get("activation")
         if self.activations is not None:
+            name = values.get("activation")
             if not isinstance(name, str) or name not in self.activations:
                 raise ValueError(
                     f"{source}: {self.fields['activation']}={name!r} is an activation that kbert does not have. It "
@@ -72,7 +66,8 @@ class ConfigNames:
         try:
             return BertConfig.from_dict(values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{source}: {error}") from error
+            message = re.sub(r"\w+", lambda word: self.fields.get(word[0], word[0]), str(error))
+            raise ValueError(f"{source}: {message.removeprefix('BertConfig: ')}") from error
 
     def from_kbert(self, config: BertConfig) -> dict[str, Any]:
         """The format's fields for this config; the inverse of `to_kbert`."""
@@ -84,23 +79,19 @@ class ConfigNames:
                     "always. Written there the model would compute something else."
                 )
         if self.activations is not None:
-            values["activation"] = self._write_activation(config.activation)
+            names = {function: name for name, function in reversed(self.activations.items())}
+            if config.activation not in names:
+                raise ValueError(
+                    f'format="{self.format}" cannot hold activation={config.activation!r}: it has no name for it, only '
+                    f"for {', '.join(names)}. Written under another name the model would compute something else."
+                )
+            values["activation"] = names[config.activation]
         content = {}
         for ours, theirs in self.fields.items():
             if content.setdefault(theirs, values[ours]) != values[ours]:
                 same = {name: values[name] for name, foreign in self.fields.items() if foreign == theirs}
                 raise ValueError(f'format="{self.format}" has one number `{theirs}` for {list(same)}. Received: {same}')
         return content
-
-    def _write_activation(self, activation):
-        for name, function in self.activations.items():
-            if function == activation:
-                return name
-        names = ", ".join(f"{function} (there: {name!r})" for name, function in self.activations.items())
-        raise ValueError(
-            f'format="{self.format}" cannot hold activation={activation!r}: it has no name for it, only for {names}. '
-            "Written under another name the model would compute something else."
-        )
 
 
 _KINDS = {dict: "an object", list: "a list", bool: "true or false", int: "an integer", str: "a string"}

@@ -6,7 +6,7 @@ with pickles, shards and old names.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +16,20 @@ from kbert.aliases import PathLike
 from kbert.config import BertConfig
 from kbert.files import write_json
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
-from kbert.models.quantized_layers import quantized_layers
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import SPECIAL_TOKENS
 from kbert.weights.description import ModelDescription, check_settings, default_settings
 from kbert.weights.files.safetensors_file import write_safetensors
 from kbert.weights.files.tensor_file import TensorFile
-from kbert.weights.formats.checkpoint import PRETRAINED_TASKS, StoredTokenizer, TensorCheckpoint, described
+from kbert.weights.formats.checkpoint import PRETRAINED_TASKS, StoredTokenizer, TensorCheckpoint
 from kbert.weights.formats.config_names import entry
 from kbert.weights.formats.export_tensors import export_tensors
 from kbert.weights.formats.huggingface_config import (
     CLASSES,
-    CONFIG,
     CONFIG_NAMES,
     MULTI_LABEL,
     OWN,
+    SINGLE_LABEL,
     ModelConfig,
     config_json,
     read_model_config,
@@ -40,16 +39,18 @@ from kbert.weights.formats.huggingface_tokenizer import FILES as TOKENIZER_FILES
 from kbert.weights.formats.huggingface_tokenizer import read_huggingface_tokenizer, write_huggingface_tokenizer
 from kbert.weights.formats.huggingface_weights import (
     BIAS,
+    CONFIG,
     DECODER,
     DECODER_BIAS,
     NAMES,
+    OLD_CONFIG,
     PICKLE,
     POOLER,
     POSITIONS,
     TABLE,
     WEIGHTS,
     current_names,
-    has_huggingface_weights,
+    find_huggingface_weights,
     is_tied,
     open_huggingface_weights,
 )
@@ -58,14 +59,10 @@ from kbert.weights.formats.model_card import README, model_card
 from kbert.weights.formats.name_table import OWN_NAMES
 from kbert.weights.formats.sentence_transformers import FILES as EMBEDDING_FILES
 from kbert.weights.formats.sentence_transformers import read_length, read_pooling, write_sentence_transformers
-from kbert.weights.report import LoadReport, transfer
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
-OLD_CONFIG = (
-    "bert_config.json"  # Google's, with which pytorch-pretrained-bert and many models of domains were published
-)
 _REFUSED = {  # config field → (the values that kbert supports, why no other)
     "position_embedding_type": (("absolute",), "kbert's positions are absolute, as the paper's"),
     "add_cross_attention": ((False,), "kbert has no cross attention: it builds encoders, not encoder-decoders"),
@@ -73,21 +70,18 @@ _REFUSED = {  # config field → (the values that kbert supports, why no other)
     "pruned_heads": (({}, []), "pruned heads leave layers of different widths, which kbert does not build"),
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
 }
-_BY_NAMES = "the config does not say which model it is; the names of the tensors are BERT's"
-_SUBTASKS = {"encoder": "similarity", "regression": "classification"}  # task by the tensors → task kbert may store
 STORAGE_DTYPES = ("float32", "float16", "bfloat16")
 TITLE = f"a Hugging Face directory ({CONFIG} or {OLD_CONFIG}, {WEIGHTS} or {PICKLE})"
 FILES = (CONFIG, WEIGHTS, *TOKENIZER_FILES, *EMBEDDING_FILES, README, KBERT_JSON)
 
 
 def recognizes(path: pathlib.Path) -> bool:
-    if _is_older(_directory_of(path)):
-        return True
-    if not has_huggingface_weights(path):
-        return False
     directory = _directory_of(path)
+    if _is_older(directory):
+        return True
     is_googles = path.is_dir() and any(path.glob("*.ckpt*.index"))  # the old config is of that checkpoint
-    return (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
+    has_config = (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
+    return has_config and find_huggingface_weights(path) is not None
 
 
 # Reading.
@@ -104,37 +98,25 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
             f"{directory} is a model of an earlier kbert, with HDF5 weights, which this kbert does not read. With the "
             'kbert that wrote it, save it again: save_pretrained(load_pretrained(…), …, format="huggingface")'
         )
-    config = read_model_config(_config_of(directory))
-    kind = _kind_of(config.fields)
-    _refuse(config, kind)
+    config = read_model_config(directory / (CONFIG if (directory / CONFIG).is_file() else OLD_CONFIG))
+    kind = _check_kind(config)
     check_hashes(directory)
     tensors = open_huggingface_weights(path)
     tokenizer = read_huggingface_tokenizer(directory, vocabulary)
-    if kind == OWN:
-        return _own_checkpoint(path, config, tensors, tokenizer)
-    names, ignored = current_names(tensors)
-    if kind is None:
-        _check_names(tensors, names, config)
-    task, remarks = _task_of(config, tensors, names)
-    if config.config.position_embedding == "sinusoidal" and POSITIONS in names:
-        if _are_sines(tensors.read(names[POSITIONS]), config.config):
-            ignored.add(names.pop(POSITIONS))  # transformers has a table where kbert has a function
-        else:
-            config = dataclasses.replace(
-                config, config=dataclasses.replace(config.config, position_embedding="learned")
-            )
-            remarks = (
-                *remarks,
-                "the position table was trained after kbert saved it, so positions are learned instead of sinusoidal",
-            )
-    pooling, more = read_pooling(directory)
-    description = _description(task, config, tensors, names, pooling)
-    if description.arguments.get("tied") and DECODER in names:
-        ignored.add(names.pop(DECODER))
+    if kind == OWN:  # what transformers' BERT cannot compute has kbert's variable paths as names
+        names, ignored, pooling, remarks = {name: name for name in tensors.tensors}, set(), {}, []
+        description = config.own
+    else:
+        names, ignored = current_names(tensors)
+        pooling, remarks = read_pooling(directory)
+        if kind is None:
+            _check_names(tensors, names, config)
+            remarks.append("the config does not say which model it is; the names of the tensors are BERT's")
+        description = _description(config, tensors, names, ignored, pooling, remarks)
     return TensorCheckpoint(
         path=path,
         config_path=config.path,
-        names=NAMES,
+        names=OWN_NAMES if kind == OWN else NAMES,
         config_names=CONFIG_NAMES,
         description=description,
         settings=_settings(config, description, tokenizer, pooling),
@@ -143,56 +125,8 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
         tensors=tensors,
         stored_names=names,
         ignored=frozenset(ignored),
-        remarks=(*([_BY_NAMES] if kind is None else []), *remarks, *tokenizer.remarks, *more),
+        remarks=(*remarks, *tokenizer.remarks),
     ).check()
-
-
-def _are_sines(table: np.ndarray, config: BertConfig) -> bool:
-    """Whether a table equals `SinusoidalPositions` up to rounding on another machine."""
-    sines = _sines(config)
-    return table.shape == sines.shape and np.allclose(table, sines, rtol=0, atol=1e-4 * config.initializer_stddev)
-
-
-def _sines(config: BertConfig) -> np.ndarray:
-    positions = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
-    return ops.convert_to_numpy(positions(ops.arange(config.max_sequence_length)))
-
-
-def _own_checkpoint(path, config: ModelConfig, tensors: TensorFile, tokenizer: StoredTokenizer) -> TensorCheckpoint:
-    """Reads a model that transformers' BERT cannot compute. Its tensors have kbert's variable paths as names."""
-    return (_QuantizedCheckpoint if config.own.quantized_layers else TensorCheckpoint)(
-        path=path,
-        config_path=config.path,
-        names=OWN_NAMES,
-        config_names=CONFIG_NAMES,
-        description=config.own,
-        settings=_settings(config, config.own, tokenizer, {}),
-        vocabulary=tokenizer.vocabulary,
-        tensors=tensors,
-        stored_names={name: name for name in tensors.tensors},
-        remarks=tokenizer.remarks,
-    ).check(heads=True)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _QuantizedCheckpoint(TensorCheckpoint):
-    """A quantized model, which can only be loaded as it is: its layers have variables that no name table lists."""
-
-    def load_into(self, model: "BertModel", new_layers: Collection[str] = ()) -> LoadReport:
-        stored = self.tensors.tensors
-        for variable in model.weights:
-            info = stored.get(variable.path)
-            expected = tuple(variable.shape), variable.dtype if variable.dtype == "int8" else "float32"
-            if info is None or (info.shape, info.dtype) != expected:
-                raise ValueError(
-                    f"{self.tensors.path} does not fit {CONFIG}: expected {variable.path} as {expected}. Received: "
-                    f"{'no such tensor' if info is None else (info.shape, info.dtype)}"
-                )
-
-        def read(variable, name):
-            return self.read_finite(name)
-
-        return transfer(model, lambda variable: variable.path, read, stored, str(self.path), self.remarks)
 
 
 def _is_older(directory: pathlib.Path) -> bool:
@@ -219,23 +153,16 @@ def _directory_of(path: pathlib.Path) -> pathlib.Path:
     return path.parent if path.is_file() else path
 
 
-def _config_of(directory: pathlib.Path) -> pathlib.Path:
-    path = directory / CONFIG
-    return path if path.is_file() else directory / OLD_CONFIG
-
-
-def _kind_of(fields: dict) -> str | None:
-    """The kind of model that a config states; None: it states neither kind nor class."""
-    architecture = _architecture(fields)
-    return fields.get("model_type") or ("bert" if architecture in CLASSES else architecture)
-
-
-def _refuse(config: ModelConfig, kind: str | None) -> None:
+def _check_kind(config: ModelConfig) -> str | None:
+    """The kind of model that a config states, or None if it states neither kind nor class; ValueError for others."""
+    fields, architecture = config.fields, config.architecture
+    kind = fields.get("model_type") or ("bert" if architecture in CLASSES else architecture)
     if kind not in (None, "bert") and (kind != OWN or config.own is None):
         raise ValueError(f'{config.path}: kbert builds BERT, model_type "bert". Received: {kind!r}')
     for name, (possible, reason) in _REFUSED.items():
-        if config.fields.get(name) is not None and config.fields[name] not in possible:
-            raise ValueError(f"{config.path}: {name}={config.fields[name]!r} cannot be represented: {reason}.")
+        if fields.get(name) is not None and fields[name] not in possible:
+            raise ValueError(f"{config.path}: {name}={fields[name]!r} cannot be represented: {reason}.")
+    return kind
 
 
 def _check_names(tensors: TensorFile, names: dict[str, str], config: ModelConfig) -> None:
@@ -251,34 +178,76 @@ def _check_names(tensors: TensorFile, names: dict[str, str], config: ModelConfig
         )
 
 
-def _architecture(fields: dict) -> str | None:
-    names = fields.get("architectures")
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
+def _description(
+    config: ModelConfig,
+    tensors: TensorFile,
+    names: dict[str, str],
+    ignored: set[str],
+    pooling: Mapping[str, Any],
+    remarks: list[str],
+) -> ModelDescription:
+    """The model as kbert described it, updated by transformers' fields and the tensors.
+
+    Moves the tensors that kbert does not need from `names` to `ignored`, and appends to `remarks` how it decided.
+    """
+    fields = config.fields
+    task = _task_of(config, tensors, names, remarks)
+    known = ModelDescription.argument_names(task)
+    own = config.own if config.own is not None and config.own.task == task else None
+    arguments = dict(own.arguments) if own else {}
+    arguments |= {name: value for name, value in pooling.items() if name in known}
+    if "tied" in known:
+        arguments["tied"] = is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, config.path, True))
+        if arguments["tied"] and DECODER in names:
+            ignored.add(names.pop(DECODER))
+    if "num_labels" in known:
+        arguments["num_labels"] = _num_labels(tensors, names)
+    if "multi_label" in known:
+        arguments["multi_label"] = fields.get("problem_type") == MULTI_LABEL
+    if "dropout" in known and "classifier_dropout" in fields:
+        arguments["dropout"] = fields["classifier_dropout"]
+    encoder = {"pooler": POOLER in names}
+    if own and (POOLER in names or not own.has_pooler):
+        encoder = own.encoder_arguments
+    architecture = config.config
+    if architecture.position_embedding == "sinusoidal" and POSITIONS in names:
+        precision = 1e-4 * architecture.initializer_stddev  # sines of another machine are rounded differently
+        if np.allclose(tensors.read(names[POSITIONS]), _sines(architecture), rtol=0, atol=precision):
+            ignored.add(names.pop(POSITIONS))  # transformers has a table where kbert has a function
+        else:
+            architecture = dataclasses.replace(architecture, position_embedding="learned")
+            remarks.append(
+                "the position table was trained after kbert saved it, so positions are learned instead of sinusoidal"
+            )
+    return ModelDescription(task, architecture, arguments, encoder)
 
 
-def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The task, and lines for the report on how it was found."""
-    task, remarks = _task_of_tensors(config, tensors, names)
-    own = config.own
-    if own is None or own.task != _SUBTASKS.get(task):
-        return task, remarks
-    had_another_head = task == "regression" and own.arguments.get("num_labels") != 1
-    return (task, remarks) if had_another_head else (own.task, ())
-
-
-def _task_of_tensors(config, tensors, names):
-    architecture = _architecture(config.fields)
-    claimed = CLASSES.get(architecture)
+def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str], remarks: list[str]) -> str:
+    claimed = CLASSES.get(config.architecture)
     masked_lm = "cls.predictions.transform.dense.weight" in names
     next_sentence = "cls.seq_relationship.weight" in names
     if masked_lm or next_sentence:
-        return PRETRAINED_TASKS[masked_lm, next_sentence], ()
+        return PRETRAINED_TASKS[masked_lm, next_sentence]
     if "qa_outputs.weight" in names:
-        return "span", ()
-    if "classifier.weight" in names:
-        return _classifier_task(config, _num_labels(tensors, names), claimed, names)
-    remark = f"the config says {architecture}, but the weights are an encoder's alone"
-    return "encoder", () if claimed in (None, "encoder") else (remark,)
+        return "span"
+    if "classifier.weight" not in names:
+        if claimed not in (None, "encoder"):
+            remarks.append(f"the config says {config.architecture}, but the weights are an encoder's alone")
+        return "similarity" if config.own is not None and config.own.task == "similarity" else "encoder"
+    if claimed in ("tagging", "multiple_choice"):
+        return claimed
+    if claimed != "classification":
+        task = "classification" if POOLER in names else "tagging"
+        remarks.append(f"the config does not say which class it is; by its pooler, or the lack of one, it is {task}")
+        if task == "tagging":
+            return task
+    rows, kind = _num_labels(tensors, names), config.fields.get("problem_type")
+    if kind == "regression" and rows > 1:
+        raise ValueError(
+            f"{config.path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives "
+            "one number. (Without problem_type it is loaded, as a classifier.)"
+        )
+    return "regression" if rows == 1 and kind not in (SINGLE_LABEL, MULTI_LABEL) else "classification"
 
 
 def _num_labels(tensors: TensorFile, names: dict[str, str]) -> int:
@@ -288,46 +257,9 @@ def _num_labels(tensors: TensorFile, names: dict[str, str]) -> int:
     return shape[0]
 
 
-def _classifier_task(config, rows, claimed, names):
-    kind = config.fields.get("problem_type")
-    if claimed in ("tagging", "multiple_choice"):
-        return claimed, ()
-    remarks = ()
-    if claimed != "classification":
-        if POOLER not in names:
-            return "tagging", ("the config does not say which class it is; a classifier without pooler: tagging",)
-        remarks = ("the config does not say which class it is; a classifier with pooler: of sequences",)
-    if kind == "regression" and rows > 1:
-        raise ValueError(
-            f"{config.path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives "
-            "one number. (Without problem_type it is loaded, as a classifier.)"
-        )
-    return ("regression" if rows == 1 and kind != MULTI_LABEL else "classification"), remarks
-
-
-def _description(
-    task: str, config: ModelConfig, tensors: TensorFile, names: dict[str, str], pooling: Mapping[str, Any]
-) -> ModelDescription:
-    """The model as kbert described it, updated by transformers' fields and the tensors."""
-    fields, own = config.fields, config.own
-    known = ModelDescription.argument_names(task)
-    is_own = own is not None and own.task == task
-    arguments = dict(own.arguments) if is_own else {}
-    arguments |= {name: value for name, value in pooling.items() if name in known}
-    if "tied" in known and task != "next_sentence":
-        arguments["tied"] = is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, config.path, True))
-    if task in ("classification", "tagging"):
-        arguments["num_labels"] = _num_labels(tensors, names)
-    if task == "classification":
-        arguments["multi_label"] = fields.get("problem_type") == MULTI_LABEL
-    if "dropout" in known and "classifier_dropout" in fields:
-        arguments["dropout"] = fields["classifier_dropout"]
-    encoder = arguments if task == "encoder" else own and own.encoder_arguments
-    if is_own and encoder and (POOLER in names or not encoder.get("pooler")):
-        return ModelDescription(task, config.config, arguments, own.encoder_arguments)
-    if task == "encoder":
-        arguments = {}
-    return described(task, config.config, pooler=POOLER in names, **arguments)
+def _sines(config: BertConfig) -> np.ndarray:
+    positions = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
+    return ops.convert_to_numpy(positions(ops.arange(config.max_sequence_length)))
 
 
 def _settings(
@@ -363,10 +295,6 @@ def write(
     """Writes a directory. `made_by` goes into kbert.json; `storage_dtype` is the type of the weights on disk."""
     if storage_dtype not in STORAGE_DTYPES:
         raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
-    if storage_dtype != "float32" and quantized_layers(model):
-        raise ValueError(
-            f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
-        )
     description = ModelDescription.from_model(model)
     write_description_files(directory, description, settings, vocabulary, storage_dtype=storage_dtype)
     is_theirs = transformers_class(description) is not None

@@ -12,7 +12,6 @@ from kbert.pipelines.settings import ModelSettings, default_labels
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
 
-CONFIG = "config.json"
 OWN = "kbert"  # the key, and the model_type of models that transformers' BERT would compute differently
 CONFIG_NAMES = ConfigNames(
     format="huggingface",
@@ -47,32 +46,22 @@ _CLASS_OF_TASK = {
     "regression": "BertForSequenceClassification",
     "similarity": "BertModel",
 }
-MULTI_LABEL = "multi_label_classification"  # the value of problem_type
-_KEYS = {"task", "sequence_length", "tokenizer", "model", "encoder", "position_embedding", "pooled_token"}
-_OPTIONAL_KEYS = {"storage_dtype", "quantized_layers", "lora_layers"}
+SINGLE_LABEL, MULTI_LABEL = "single_label_classification", "multi_label_classification"  # values of problem_type
 
 
 def transformers_class(description: ModelDescription) -> str | None:
     """The transformers class that computes the same outputs as a model, or None."""
     config, arguments = description.config, description.arguments
-    head = [
-        arguments.get(name) in (None, value)
-        for name, value in (
-            ("head_activation", config.activation),
-            ("head_layer_norm_epsilon", config.layer_norm_epsilon),
-        )
-    ]
-    pools_last = config.pooled_token == "last" and has_pooler(description)
-    if description.quantized_layers or pools_last or not all(head):
+    has_other_head = any(
+        arguments.get(f"head_{name}") not in (None, getattr(config, name))
+        for name in ("activation", "layer_norm_epsilon")
+    )
+    pools_last = config.pooled_token == "last" and description.has_pooler
+    if description.quantized_layers or pools_last or has_other_head:
         return None
     if description.task == "masked_lm" and config.causal:
         return "BertLMHeadModel"
     return _CLASS_OF_TASK.get(description.task)
-
-
-def has_pooler(description: ModelDescription) -> bool:
-    """Whether a model's encoder has a pooler."""
-    return bool((description.encoder_arguments or description.arguments).get("pooler", True))
 
 
 def config_json(
@@ -103,7 +92,8 @@ def config_json(
         labels = settings.task.labels or default_labels(number)[1]
         fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
         fields["label2id"] = {label: i for i, label in enumerate(labels)}
-        fields |= {"problem_type": MULTI_LABEL} if arguments.get("multi_label") else {}
+    if "multi_label" in arguments:
+        fields["problem_type"] = MULTI_LABEL if arguments["multi_label"] else SINGLE_LABEL
     own = settings.to_dict()
     own["tokenizer"] = {name: own["tokenizer"][name] for name in ("special_tokens_in_text",) if own["tokenizer"]}
     own |= {
@@ -132,20 +122,25 @@ class ModelConfig:
     settings: ModelSettings | None = None
     lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)
 
+    @property
+    def architecture(self) -> str | None:
+        """transformers' class."""
+        names = self.fields.get("architectures")
+        return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
+
     def labels(self, number: int) -> list[str] | None:
         """The `number` names in ``id2label``, or None if the config has none."""
         names = entry(self.fields, "id2label", dict, self.path)
         if not names:
             return None
         labels = [names.get(str(i)) for i in range(number)]
-        if len(names) != number or not all(isinstance(label, str | int | float) for label in labels):
+        is_named = len(names) == number and all(isinstance(label, str | int | float) for label in labels)
+        labels = [str(label) for label in labels]
+        if not is_named or len(set(labels)) < number:
             raise ValueError(
-                f"{self.path}: id2label must name the labels 0 … {number - 1}, one for each output. "
+                f"{self.path}: id2label must name the labels 0 … {number - 1}, one for each output, all different. "
                 f"Received: {reprlib.repr(names)}"
             )
-        labels = [str(label) for label in labels]
-        if len(set(labels)) < number:
-            raise ValueError(f"{self.path}: id2label must name different labels. Received: {reprlib.repr(names)}")
         return labels
 
     def with_labels(self, settings: ModelSettings, arguments: dict[str, Any]) -> ModelSettings:
@@ -154,13 +149,11 @@ class ModelConfig:
         number = arguments.get("num_labels")
         if number is None or "labels" not in names:
             return settings
-        labels, known = self.labels(number), settings.task.labels
-        default = default_labels(number)[1]
-        if self.settings is not None and known is None and labels == default:
+        labels, known = self.labels(number), settings.task.labels and list(settings.task.labels)
+        if self.settings is not None and known is None and labels == default_labels(number)[1]:
             labels = None  # the model was saved without names for its labels
         stated = {"labels": labels}
-        is_known = labels in ([list(known)] if known else [None, default])
-        if "thresholds" in names and not (is_known and arguments.get("multi_label")):
+        if "thresholds" in names and (labels != known or not arguments.get("multi_label")):
             stated["thresholds"] = None
         return settings.replace(**stated)
 
@@ -172,9 +165,6 @@ def read_model_config(path: pathlib.Path) -> ModelConfig:
     own = entry(fields, OWN, dict, path)
     if own is None:
         return ModelConfig(path, fields, config)
-    missing, unknown = sorted(_KEYS - set(own)), sorted(set(own) - _KEYS - _OPTIONAL_KEYS)
-    if missing or unknown:
-        raise ValueError(f"{path}: `{OWN}` lacks {missing}, or has unknown entries {unknown}")
     try:
         config = BertConfig.from_dict(
             config.to_dict() | {name: own[name] for name in ("position_embedding", "pooled_token")}
@@ -183,6 +173,8 @@ def read_model_config(path: pathlib.Path) -> ModelConfig:
         description = ModelDescription(
             settings.task.name, config, own["model"], own["encoder"], own.get("quantized_layers", {})
         )
+    except KeyError as error:
+        raise ValueError(f"{path}: `{OWN}` lacks {error}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     return ModelConfig(path, fields, config, description, settings, entry(own, "lora_layers", dict, path, {}))

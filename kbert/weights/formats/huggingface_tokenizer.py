@@ -19,6 +19,7 @@ CONFIG = "tokenizer_config.json"
 _ADDED = "added_tokens.json"
 FILES = (VOCABULARY, TOKENIZER, CONFIG)
 _MAX_WORD_LENGTH = 100  # characters; the original has 200
+_PARTS = {"model": dict, "added_tokens": list}  # of tokenizer.json
 _CLASSES = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
 _SPECIAL = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
 
@@ -31,45 +32,43 @@ def read_huggingface_tokenizer(directory: PathLike, vocabulary: PathLike | None 
     directory = pathlib.Path(directory)
     config = _optional(directory / CONFIG)
     fast = _optional(directory / TOKENIZER)
-    if (directory / TOKENIZER).is_file():
-        for key, kind in (("model", dict), ("added_tokens", list)):
-            fast[key] = entry(fast, key, kind, directory / TOKENIZER, kind())
-    reason = None if vocabulary is not None else _unlike_bert(config, fast)
-    if reason is not None:
-        return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
-    if vocabulary is not None:
-        tokens = read_vocabulary(vocabulary)
-    elif (directory / VOCABULARY).is_file():
-        tokens = read_vocabulary(directory / VOCABULARY)
-        _check_agreement(tokens, fast, directory)
-    else:
-        tokens = _vocabulary_of(fast, directory / TOKENIZER)
+    fast |= {key: entry(fast, key, kind, directory / TOKENIZER, kind()) for key, kind in _PARTS.items()}
+    if vocabulary is None and (reason := _unlike_bert(config, fast)) is not None:
+        return _without_strings(reason)
+    tokens = _vocabulary_of(fast, directory) if vocabulary is None else read_vocabulary(vocabulary)
     if tokens is None:
         return StoredTokenizer(None, remarks=(NO_VOCABULARY,))
-    remarks = [] if vocabulary is not None else _append_added(tokens, config, fast, directory)
+    added, literal = _added_tokens(config, fast, directory)
+    remarks = [] if vocabulary is not None else _append(tokens, added)
     _check_names(config, directory / CONFIG)
     settings = _settings(config, fast)
     if "lowercase" not in settings:
         settings["lowercase"] = not looks_cased(tokens)
         remarks.append(case_remark(not settings["lowercase"]))
-    literal, added = _own_tokens(config, fast, directory, set(tokens))
-    if not literal and not added:
-        return StoredTokenizer(tokens, settings, tuple(remarks))
-    from kbert.text.special_tokens import MOST  # not above: it loads TensorFlow
+    known = set(tokens).difference(SPECIAL_TOKENS)
+    own = [name for name in dict.fromkeys([*literal, *added.values()]) if name in known and name == name.strip()]
+    if own:
+        from kbert.text.special_tokens import MOST  # not above: it loads TensorFlow
 
-    if len(literal) > MOST:
-        reason = f"it has {len(literal)} special tokens of its own, and kbert reads at most {MOST} in texts"
-        return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
-    added = _no_words(added, tokens, settings)
-    added, lost = added[: MOST - len(literal)], added[MOST - len(literal) :]
-    if literal or added:
-        settings["special_tokens_in_text"] = literal + added
-    if lost:
-        _LOGGER.warning("%s: kbert does not find these added tokens in texts: %s", directory, lost)
-    if settings["lowercase"] and (spelled := [token for token in added if token.lower() != token.upper()]):
-        said = "%s: transformers finds these added tokens in upper and lower case, kbert only as written: %s"
-        _LOGGER.warning(said, directory, spelled)
+        found = [token for token in own if token in literal]
+        if len(found) > MOST:
+            return _without_strings(
+                f"it has {len(found)} special tokens of its own, and kbert reads at most {MOST} in texts"
+            )
+        others = _no_words([token for token in own if token not in literal], tokens, settings)
+        others, lost = others[: MOST - len(found)], others[MOST - len(found) :]
+        if found or others:
+            settings["special_tokens_in_text"] = found + others
+        if lost:
+            _LOGGER.warning("%s: kbert does not find these added tokens in texts: %s", directory, lost)
+        if settings["lowercase"] and (spelled := [token for token in others if token.lower() != token.upper()]):
+            said = "%s: transformers finds these added tokens in upper and lower case, kbert only as written: %s"
+            _LOGGER.warning(said, directory, spelled)
     return StoredTokenizer(tokens, settings, tuple(remarks))
+
+
+def _without_strings(reason: str) -> StoredTokenizer:
+    return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
 
 
 def _unlike_bert(config: dict, fast: dict) -> str | None:
@@ -79,7 +78,7 @@ def _unlike_bert(config: dict, fast: dict) -> str | None:
         return f"tokenizer_class {name} is not a WordPiece tokenizer that kbert has"
     if _flag(config.get("do_basic_tokenize")) is False:
         return "do_basic_tokenize is false, which kbert does not have"
-    kind = fast.get("model", {}).get("type", "WordPiece")
+    kind = fast["model"].get("type", "WordPiece")
     if kind != "WordPiece":
         return f"{TOKENIZER} is a {kind} tokenizer, not WordPiece"
     for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
@@ -90,10 +89,21 @@ def _unlike_bert(config: dict, fast: dict) -> str | None:
     return None
 
 
-def _vocabulary_of(fast: dict, path: pathlib.Path) -> list[str] | None:
-    if not fast:
-        return None
+def _vocabulary_of(fast: dict, directory: pathlib.Path) -> list[str] | None:
+    """The tokens in vocab.txt or, without it, tokenizer.json. ValueError where the two disagree: one was changed."""
+    path, file = directory / TOKENIZER, directory / VOCABULARY
     ids = entry(fast["model"], "vocab", dict, path, {})
+    if file.is_file():
+        tokens = read_vocabulary(file)
+        for token, i in ids.items():
+            if type(i) is int and 0 <= i < len(tokens) and tokens[i] != (token.strip() or token):
+                raise ValueError(
+                    f"{file}, line {i + 1}: expected {token!r}, which has this id in {TOKENIZER}. Received: "
+                    f"{tokens[i]!r}. One of the two files is of another model or was changed: replace it, or delete it."
+                )
+        return tokens
+    if not path.is_file():
+        return None
     if not all(type(i) is int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
         raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once. Received: others")
     tokens = [token.strip() or token for token in sorted(ids, key=ids.get)]  # as `read_vocabulary` reads vocab.txt
@@ -101,51 +111,37 @@ def _vocabulary_of(fast: dict, path: pathlib.Path) -> list[str] | None:
     return tokens
 
 
-def _check_agreement(tokens: list[str], fast: dict, directory: pathlib.Path) -> None:
-    """Raises ValueError where vocab.txt and tokenizer.json disagree on an id: one of them was changed."""
-    ids = entry(fast.get("model", {}), "vocab", dict, directory / TOKENIZER, {})
-    for token, i in ids.items():
-        if type(i) is int and 0 <= i < len(tokens) and tokens[i] != (token.strip() or token):
-            raise ValueError(
-                f"{directory / VOCABULARY}, line {i + 1}: expected {token!r}, which has this id in {TOKENIZER}. "
-                f"Received: {tokens[i]!r}. One of the two files is of another model or was changed: replace it, or "
-                "delete it."
-            )
-
-
-def _append_added(tokens: list[str], config: dict, fast: dict, directory: pathlib.Path) -> list[str]:
-    """Appends tokens that were added to a trained tokenizer: they have embeddings, but no line in vocab.txt."""
+def _added_tokens(config: dict, fast: dict, directory: pathlib.Path) -> tuple[dict[int, str], list[str]]:
+    """The tokens that were added to a trained tokenizer, by id, and those that texts have only as they are written."""
     decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
     sources = {
-        TOKENIZER: [(_part(token, "id"), _part(token, "content")) for token in fast.get("added_tokens", [])],
-        CONFIG: [(int(i) if i.isdecimal() else i, _part(token, "content")) for i, token in decoder.items()],
-        _ADDED: [(i, token) for token, i in _optional(directory / _ADDED).items()],
+        TOKENIZER: [(_part(token, "id"), token) for token in fast["added_tokens"]],
+        CONFIG: [(int(i) if i.isdecimal() else i, token) for i, token in decoder.items()],
+        _ADDED: [(i, {"content": token}) for token, i in _optional(directory / _ADDED).items()],
     }
-    added = {}
+    added, literal = {}, []
     for name, pairs in sources.items():
-        if wrong := [pair for pair in pairs if [type(part) for part in pair] != [int, str]]:
-            raise ValueError(
-                f"{directory / name}: every token that was added must have a number and a text. Received: {wrong[0]}"
-            )
-        added |= dict(pairs)
-    present = set(tokens)
-    new: list[str] = []
+        for i, token in pairs:
+            text = _part(token, "content")
+            if type(i) is not int or type(text) is not str:
+                raise ValueError(
+                    f"{directory / name}: every token that was added must have a number and a text. Received: {token}"
+                )
+            added[i] = text
+            if _part(token, "special") or _part(token, "normalized") is False:
+                literal.append(text)
+    more = config.get("additional_special_tokens") or ()
+    return added, [*literal, *(_part(token, "content") or token for token in more)]
+
+
+def _append(tokens: list[str], added: dict[int, str]) -> list[str]:
+    """Appends the added tokens that have embeddings, but no line in vocab.txt; returns lines for the report."""
+    present, first = set(tokens), len(tokens)
     while (token := added.get(len(tokens))) is not None and token not in present:
-        new.append(token)
         present.add(token)
         tokens.append(token)
+    new = tokens[first:]
     return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
-
-
-def _own_tokens(config: dict, fast: dict, directory: pathlib.Path, tokens: set[str]) -> tuple[list[str], list[str]]:
-    """The tokens besides BERT's that the library finds in texts: only as they are written, and in other cases too."""
-    added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
-    literal = [token for token in added if _part(token, "special") or _part(token, "normalized") is False]
-    literal = [_part(token, "content") for token in literal]
-    literal += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
-    names = dict.fromkeys([*literal, *(_part(token, "content") for token in added), *_optional(directory / _ADDED)])
-    own = [token for token in names if token in tokens and token not in SPECIAL_TOKENS and token == token.strip()]
-    return [token for token in own if token in literal], [token for token in own if token not in literal]
 
 
 def _no_words(added: list[str], tokens: list[str], settings: dict[str, Any]) -> list[str]:
@@ -178,7 +174,7 @@ def _settings(config: dict, fast: dict) -> dict[str, Any]:
     normalizer = fast.get("normalizer")
     if _part(normalizer, "type") != "BertNormalizer":  # a vocabulary is given
         normalizer = {}
-    settings = {"max_word_length": fast.get("model", {}).get("max_input_chars_per_word", _MAX_WORD_LENGTH)}
+    settings = {"max_word_length": fast["model"].get("max_input_chars_per_word", _MAX_WORD_LENGTH)}
     for argument, name, name_in_normalizer in (
         ("lowercase", "do_lower_case", "lowercase"),
         ("strip_accents", "strip_accents", "strip_accents"),

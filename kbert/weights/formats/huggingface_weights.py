@@ -1,15 +1,14 @@
 """The weights of a Hugging Face directory, in one file or in shards, by the library's current names."""
 
 import pathlib
-import re
 import reprlib
 
 import numpy as np
 
 from kbert.files import read_json
-from kbert.weights.files.safetensors_file import SafetensorsFile, looks_like_safetensors
+from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.tensor_file import TensorFile
-from kbert.weights.files.torch_pickle import TorchPickleFile, looks_like_pickle
+from kbert.weights.files.torch_pickle import TorchPickleFile
 from kbert.weights.formats.name_table import NameTable
 
 LAYERS = {  # path → name, as in Google's code but for its slashes
@@ -46,6 +45,7 @@ NAMES = NameTable(
     transposed_kernels=True,
 )
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
+CONFIG, OLD_CONFIG = "config.json", "bert_config.json"  # the latter is Google's, as pytorch-pretrained-bert wrote it
 _INDEX = ".index.json"
 _FILES = {  # in the order in which they are looked for
     WEIGHTS: SafetensorsFile,
@@ -53,10 +53,8 @@ _FILES = {  # in the order in which they are looked for
     PICKLE: TorchPickleFile,
     PICKLE + _INDEX: TorchPickleFile,
 }
-_OLD_NAME = re.compile(r"LayerNorm\.(gamma|beta)$")
-_NEW = {"gamma": "weight", "beta": "bias"}
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in a BertModel saved by itself
-_BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 TABLE = "bert.embeddings.word_embeddings.weight"
 POOLER = "bert.pooler.dense.weight"
 POSITIONS = "bert.embeddings.position_embeddings.weight"
@@ -65,29 +63,22 @@ BIAS = "cls.predictions.bias"
 DECODER_BIAS = "cls.predictions.decoder.bias"
 
 
-def has_huggingface_weights(path: pathlib.Path) -> bool:
-    """Whether there are weights: a directory with one of the library's file names, or a file of any name."""
-    return _find(path) is not None
+def find_huggingface_weights(path: pathlib.Path) -> tuple[pathlib.Path, type] | None:
+    """The file of weights in a directory, or the one that is named, and its reader; None if there is none.
+
+    safetensors come before pickles, and one file before shards. A config means its directory.
+    """
+    if path.is_file() and path.name in _FILES:
+        return path, _FILES[path.name]
+    if path.name in (CONFIG, OLD_CONFIG):
+        path = path.parent
+    return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
 
 
 def open_huggingface_weights(path: pathlib.Path) -> TensorFile:
-    """The weights in a file or directory that has some (safetensors before pickles, one file before shards)."""
-    file, reader = _find(path)
+    """The weights at a path where `find_huggingface_weights` finds some."""
+    file, reader = find_huggingface_weights(path)
     return _ShardedFile(file, reader) if file.name.endswith(_INDEX) else reader(file)
-
-
-def _find(path):
-    """The file of weights and its reader, or None. For a file of another kind, its directory is searched."""
-    if path.is_file():
-        if path.name.endswith(_INDEX):
-            return path, TorchPickleFile if path.name.endswith(".bin" + _INDEX) else SafetensorsFile
-        for looks_like, reader in ((looks_like_safetensors, SafetensorsFile), (looks_like_pickle, TorchPickleFile)):
-            if looks_like(path):
-                return path, reader
-        if path.name not in (*_FILES, "config.json", "bert_config.json"):
-            return None
-        path = path.parent
-    return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
 
 
 class _ShardedFile:
@@ -103,9 +94,6 @@ class _ShardedFile:
         outside = [name for name in weight_map.values() if pathlib.Path(name).name != name]
         if outside:
             raise ValueError(f"{path}: shards must lie beside their index. Received: {outside[0]!r}")
-        missing = sorted({name for name in weight_map.values() if not self.path.with_name(name).is_file()})
-        if missing:
-            raise FileNotFoundError(f"{path} names shards that are missing: {missing}")
         shards = {name: reader(self.path.with_name(name)) for name in sorted(set(weight_map.values()))}
         lacking = [tensor for tensor, name in weight_map.items() if tensor not in shards[name].tensors]
         if lacking:
@@ -128,10 +116,10 @@ def current_names(file: TensorFile) -> tuple[dict[str, str], set[str]]:
     names: dict[str, str] = {}
     ignored = set()
     for name in file.tensors:
-        current = _OLD_NAME.sub(lambda old: "LayerNorm." + _NEW[old[1]], name)
+        current = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         if current.startswith(_ENCODER):
             current = "bert." + current
-        if _BUFFERS.search(name):
+        if name.endswith(_BUFFERS):
             ignored.add(name)
         elif current in names:
             raise ValueError(f"{file.path}: {name!r} and {names[current]!r} are two names of the same variable.")

@@ -6,16 +6,6 @@ from kbert.weights.formats.huggingface_config import transformers_class
 from kbert.weights.formats.sentence_transformers import embeds
 
 README = "README.md"
-_PIPELINES = {  # task → the task of `transformers.pipeline` and of the hub's pages
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "tagging": "token-classification",
-    "span": "question-answering",
-    "pretraining": "fill-mask",
-    "masked_lm": "fill-mask",
-    "encoder": "feature-extraction",
-    "similarity": "sentence-similarity",
-}
 
 
 def model_card(description: ModelDescription, settings: ModelSettings, parameters: int) -> str:
@@ -29,10 +19,10 @@ def model_card(description: ModelDescription, settings: ModelSettings, parameter
         theirs = 'In sentence-transformers: `SentenceTransformer("DIRECTORY")`.'
     else:
         library, theirs = "transformers", f'In transformers: `{their_class}.from_pretrained("DIRECTORY")`.'
-    front = {"library_name": library, "pipeline_tag": _PIPELINES.get(description.task), "tags": "[bert, kbert]"}
     lines = [
         "---",
-        *(f"{name}: {value}" for name, value in front.items() if value is not None),
+        f"library_name: {library}",
+        "tags: [bert, kbert]",
         "---",
         "",
         f"# BERT: {description.task.replace('_', ' ')}",

@@ -11,52 +11,46 @@ from collections.abc import Mapping
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.registry import task_class
 
-# Path → letters of the shape, in the order of a model's variables. {i} is the number of the block.
-VARIABLES = {
-    "embeddings/token_embedding/embeddings": "VH",
-    "embeddings/segment_embedding/embeddings": "GH",
-    "embeddings/position_embedding/embeddings": "SH",
-    "embeddings/layer_norm/gamma": "H",
-    "embeddings/layer_norm/beta": "H",
-    "encoder_block_{i}/attention/query/kernel": "HH",
-    "encoder_block_{i}/attention/query/bias": "H",
-    "encoder_block_{i}/attention/key/kernel": "HH",
-    "encoder_block_{i}/attention/key/bias": "H",
-    "encoder_block_{i}/attention/value/kernel": "HH",
-    "encoder_block_{i}/attention/value/bias": "H",
-    "encoder_block_{i}/attention/output/kernel": "HH",
-    "encoder_block_{i}/attention/output/bias": "H",
-    "encoder_block_{i}/attention_layer_norm/gamma": "H",
-    "encoder_block_{i}/attention_layer_norm/beta": "H",
-    "encoder_block_{i}/feed_forward/intermediate/kernel": "HF",
-    "encoder_block_{i}/feed_forward/intermediate/bias": "F",
-    "encoder_block_{i}/feed_forward/output/kernel": "FH",
-    "encoder_block_{i}/feed_forward/output/bias": "H",
-    "encoder_block_{i}/feed_forward_layer_norm/gamma": "H",
-    "encoder_block_{i}/feed_forward_layer_norm/beta": "H",
-    "pooler/dense/kernel": "HH",
-    "pooler/dense/bias": "H",
-    "masked_lm_head/transform/kernel": "HH",
-    "masked_lm_head/transform/bias": "H",
-    "masked_lm_head/layer_norm/gamma": "H",
-    "masked_lm_head/layer_norm/beta": "H",
-    "masked_lm_head/output_embeddings": "VH",
-    "masked_lm_head/output_bias": "V",
-    "next_sentence_head/dense/kernel": "H2",
-    "next_sentence_head/dense/bias": "2",
-    "classifier_head/dense/kernel": "HN",
-    "classifier_head/dense/bias": "N",
-    "regressor_head/dense/kernel": "H1",
-    "regressor_head/dense/bias": "1",
-    "span_head/dense/kernel": "H2",
-    "span_head/dense/bias": "2",
-    "tagger_head/dense/kernel": "HN",
-    "tagger_head/dense/bias": "N",
-    "multiple_choice_head/dense/kernel": "H1",
-    "multiple_choice_head/dense/bias": "1",
+# Path of a layer → letters of the shape of its matrix or table, or of its LayerNorm's vectors. {i} is the number of the
+# block. The order is that of a model's variables.
+_LAYERS = {
+    "embeddings/token_embedding": "VH",
+    "embeddings/segment_embedding": "GH",
+    "embeddings/position_embedding": "SH",
+    "embeddings/layer_norm": "H",
+    "encoder_block_{i}/attention/query": "HH",
+    "encoder_block_{i}/attention/key": "HH",
+    "encoder_block_{i}/attention/value": "HH",
+    "encoder_block_{i}/attention/output": "HH",
+    "encoder_block_{i}/attention_layer_norm": "H",
+    "encoder_block_{i}/feed_forward/intermediate": "HF",
+    "encoder_block_{i}/feed_forward/output": "FH",
+    "encoder_block_{i}/feed_forward_layer_norm": "H",
+    "pooler/dense": "HH",
+    "masked_lm_head/transform": "HH",
+    "masked_lm_head/layer_norm": "H",
+    "next_sentence_head/dense": "H2",
+    "classifier_head/dense": "HN",
+    "regressor_head/dense": "H1",
+    "span_head/dense": "H2",
+    "tagger_head/dense": "HN",
+    "multiple_choice_head/dense": "H1",
 }
+
+
+def _variables(layer: str, dims: str) -> dict[str, str]:
+    if layer.endswith("_embedding"):
+        return {f"{layer}/embeddings": dims}
+    if layer.endswith("layer_norm"):
+        return {f"{layer}/gamma": dims, f"{layer}/beta": dims}
+    return {f"{layer}/kernel": dims, f"{layer}/bias": dims[1]}
+
+
+# Path of a variable → letters of its shape.
+VARIABLES = {path: dims for layer, its in _LAYERS.items() for path, dims in _variables(layer, its).items()}
+VARIABLES |= {"masked_lm_head/output_embeddings": "VH", "masked_lm_head/output_bias": "V"}
 SIZES = {  # letter → the field of `BertConfig`
     "V": "vocabulary_size",
     "S": "max_sequence_length",
@@ -66,7 +60,6 @@ SIZES = {  # letter → the field of `BertConfig`
     "A": "num_heads",
     "D": "head_dim",
 }
-BLOCK_VARIABLES = [name for name in VARIABLES if name.startswith("encoder_block_")]
 _BLOCK = re.compile(r"^encoder_block_(\d+)/")
 
 
@@ -76,24 +69,19 @@ def numbered(variable: str) -> tuple[str, str | None]:
     return (variable, None) if block is None else ("encoder_block_{i}/" + variable[block.end() :], block[1])
 
 
-def all_variables() -> dict[str, str]:
-    """`VARIABLES`, and the variables of tasks from outside kbert."""
-    return VARIABLES | {path: dims for task in task_names() for path, dims in task_class(task).head_variables.items()}
-
-
 def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
     """The paths of an encoder's variables, without building it."""
     embeddings = [name for name in VARIABLES if name.startswith("embeddings/")]
     if config.position_embedding != "learned":
         embeddings.remove("embeddings/position_embedding/embeddings")
-    blocks = [name.format(i=i) for i in range(config.num_layers) for name in BLOCK_VARIABLES]
+    block = [name for name in VARIABLES if name.startswith("encoder_block_")]
+    blocks = [name.format(i=i) for i in range(config.num_layers) for name in block]
     return embeddings + blocks + (["pooler/dense/kernel", "pooler/dense/bias"] if pooler else [])
 
 
 def head_variables(task: str) -> list[str]:
     """The paths of the variables of a task's heads, including the table of an untied decoder."""
-    task = task_class(task)
-    return [name for name in VARIABLES if name.split("/")[0] in task.heads] + list(task.head_variables)
+    return [name for name in VARIABLES if name.split("/")[0] in task_class(task).heads]
 
 
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
@@ -157,42 +145,33 @@ class NameTable:
         absent: Mapping[str, str] | None = None,
     ) -> None:
         self.format = format
-        self._absent = absent or {}
-        layers = layers or {}
-        parts = parts or {}
-        entries = {name: TensorName(entry) if isinstance(entry, str) else entry for name, entry in names.items()}
-        for variable in VARIABLES:
-            layer, _, part = variable.rpartition("/")
-            if layer in layers and variable not in entries:
-                name = layers[layer] + parts.get(part, "/" + part)
-                entries[variable] = TensorName(name, transposed=transposed_kernels and part == "kernel")
-        if unknown := sorted(set(entries) - set(VARIABLES)):
-            raise ValueError(f"{format}: expected paths of kbert's variables. Received: {unknown}")
-        self._names = {variable: _with_dims(entry, VARIABLES[variable]) for variable, entry in entries.items()}
+        self._names, self._layers, self._parts = names, layers or {}, parts or {}
+        self._transposed_kernels, self._absent = transposed_kernels, absent or {}
 
     def find(self, variable: str) -> TensorName | None:
         """The tensor that holds the variable of this path; None: the format cannot hold it."""
         path, number = numbered(variable)
+        layer, _, part = path.rpartition("/")
         tensor = self._names.get(path)
-        if tensor is None or number is None:
-            return tensor
-        return dataclasses.replace(tensor, name=tensor.name.format(i=number))
+        if isinstance(tensor, str):
+            tensor = TensorName(tensor)
+        elif tensor is None and layer in self._layers:
+            name = self._layers[layer] + self._parts.get(part, "/" + part)
+            tensor = TensorName(name, transposed=self._transposed_kernels and part == "kernel")
+        if tensor is None or path not in VARIABLES:
+            return None
+        dims = tensor.dims or (VARIABLES[path][::-1] if tensor.transposed else VARIABLES[path])
+        return TensorName(tensor.name.format(i=number), dims, tensor.transposed)
 
     def why_absent(self, variable: str) -> str:
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
 
-def _with_dims(entry, dims):
-    return dataclasses.replace(entry, dims=entry.dims or (dims[::-1] if entry.transposed else dims))
-
-
 class _OwnNames(NameTable):
-    """Every variable has its own path as its name, also in tasks from outside kbert."""
+    """Every variable has its own path as its name, also in tasks from outside kbert, whose shapes are not known."""
 
     def find(self, variable):
-        path, _ = numbered(variable)
-        dims = VARIABLES.get(path) or all_variables().get(path)
-        return None if dims is None else TensorName(variable, dims)
+        return TensorName(variable, VARIABLES.get(numbered(variable)[0]))
 
 
 OWN_NAMES = _OwnNames("kbert", names={})

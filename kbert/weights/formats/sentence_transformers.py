@@ -30,11 +30,11 @@ def read_length(directory: pathlib.Path) -> int | None:
     return length or sys.maxsize  # as long as the position table
 
 
-def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A sentence-transformers model's ``pooling`` and ``normalize``, and lines for the report; else ({}, ())."""
+def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], list[str]]:
+    """A sentence-transformers model's ``pooling`` and ``normalize``, and lines for the report; else ({}, [])."""
     path, prompts = directory / _POOLING / "config.json", directory / _PROMPTS
     if not path.is_file():
-        return {}, ()
+        return {}, []
     fields = read_json(path)
     chosen = fields.get("pooling_mode")  # since version 6, a name or a list of names
     if chosen is None:
@@ -61,7 +61,7 @@ def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ..
             remarks.append(f"puts {prompt!r} before every text, kbert does not: put it there yourself")
     for remark in remarks:
         _LOGGER.warning("%s: sentence-transformers %s", directory, remark)
-    return settings, tuple(f"sentence-transformers {remark}" for remark in remarks)
+    return settings, [f"sentence-transformers {remark}" for remark in remarks]
 
 
 def embeds(description: ModelDescription, settings: ModelSettings) -> dict[str, Any] | None:

@@ -140,8 +140,7 @@ OWN = {
         edited("config.json", vocab_size=99),
         f"config.json: `vocab_size` is 99, but .*{WEIGHTS} has 25",
     ),
-    "unknown key": (with_entry("config.json", "kbert", lables=["a"]), r"config.json: .*unknown entries \['lables'\]"),
-    "missing key": (with_entry("config.json", "kbert", encoder=...), r"config.json: `kbert` lacks \['encoder'\]"),
+    "missing key": (with_entry("config.json", "kbert", encoder=...), "config.json: `kbert` lacks 'encoder'"),
     "unknown field": (
         with_entry("config.json", "kbert", task={"name": "classification", "lables": ["a"]}),
         r"config.json: .*unknown fields \['lables'\]",

@@ -72,8 +72,14 @@ def test_what_is_refused(tmp_path):
     large.encoder.blocks[0].weights[0].assign(keras.ops.full(large.encoder.blocks[0].weights[0].shape, 70_000.0))
     with pytest.raises(ValueError, match="7e.04 is beyond the range of float16. Use bfloat16"):
         save(large, tmp_path / "it", "huggingface", storage_dtype="float16")
-    quantised = randomise(kbert.BertEncoder(tiny_config()))
-    quantised.quantize("int8")
-    with pytest.raises(ValueError, match="must be float32 for a quantised model"):
-        save(quantised, tmp_path / "it", "huggingface", storage_dtype="bfloat16")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_quantised_model_keeps_its_int8_kernels(tmp_path):
+    model = randomise(kbert.BertEncoder(tiny_config()))
+    model.quantize("int8")
+    save(model, tmp_path / "it", "huggingface", storage_dtype="float16")
+    for one, other in zip(load(tmp_path / "it").weights, model.weights, strict=True):
+        assert (one.path, one.dtype) == (other.path, other.dtype)
+        tolerance = 0 if one.dtype == "int8" else 1e-3
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=tolerance, atol=0, err_msg=one.path)

@@ -95,6 +95,17 @@ def test_its_files_name_no_place_of_the_machine_that_made_it(model):
     assert not re.search(r"(/work|/home|/tmp|/root)/", text)
 
 
+def test_the_weights_before_the_conversion_have_their_hash():
+    """Of the HDF5 files from which the models were exported; kbert-mini's export quotes it."""
+    names = [*NAMES, "kbert-mini-sentiment"]
+    hashes = {name: read_json(HOME / name / "model/kbert.json")["made_by"]["weights_sha256"] for name in names}
+    assert hashes == {
+        "kbert-tiny": "75ce8f8d5c77ce4124fb24657056ea60a95ee0d310f381d2082f33cfa785dfd2",
+        "kbert-mini": read_json(HOME / "kbert-mini/1/card.json")["made_by"]["weights_sha256"],
+        "kbert-mini-sentiment": "d3d1a8291374bc50931181bb585f2f3dab7bc0ffa5d85053cb84e20c1d8c1614",
+    }
+
+
 MARGIN = 20.0  # points of F1: results/finetuning-kbert-mini.json has 72.3 against 35.9
 
 

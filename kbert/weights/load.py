@@ -75,11 +75,11 @@ def load_pretrained(
     and a number of labels that is neither given nor stored, are warnings, too.
 
     Args:
-        source: a model directory of kbert or Hugging Face, the path of its weights, or a recipe's output with a model
-            directory in ``model/``. Google's ``bert_model.ckpt``, or its directory. With ``huggingface_hub``
-            installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
-            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit. Or what `kbert.weights.open_checkpoint`
-            returned.
+        source: a model directory of kbert or Hugging Face, the path of its ``model.safetensors`` or
+            ``pytorch_model.bin``, or a recipe's output with a model directory in ``model/``. Google's
+            ``bert_model.ckpt``, or its directory. With ``huggingface_hub`` installed, a name on the hub such as
+            ``google-bert/bert-base-uncased``, or ``google-bert/bert-base-uncased@main`` with a branch, tag or commit.
+            Or what `kbert.weights.open_checkpoint` returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice, similarity``; None: the stored one.
         revision: branch, tag or commit of a name on the hub, where `source` does not have it; None: the main branch.

@@ -17,7 +17,6 @@ from kbert.weights.files.tensor_file import TensorInfo, check_not_pointer, readi
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I8": "int8"}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 
 
 class SafetensorsFile:
@@ -42,13 +41,6 @@ class SafetensorsFile:
         with reading(self.path, f"the tensor {name!r}"), safe_open(self.path, framework="np") as file:
             values = file.get_tensor(name)
         return values.astype(np.float32) if self.tensors[name].dtype == "bfloat16" else values
-
-
-def looks_like_safetensors(path: str | os.PathLike) -> bool:
-    """Whether a file begins like this format: a length, then JSON."""
-    with open(path, "rb") as file:
-        start = file.read(9)
-    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER
 
 
 def write_safetensors(

@@ -5,7 +5,6 @@ become plain records, and every other name is refused before anything is called.
 does not depend on torch.
 """
 
-import contextlib
 import dataclasses
 import io
 import math
@@ -135,17 +134,6 @@ def _state_dict(file: BinaryIO) -> "dict[str, _TensorView]":
             "Save `model.state_dict()` alone, or better as safetensors"
         )
     return contents
-
-
-def looks_like_pickle(path: str | os.PathLike) -> bool:
-    """Whether a file begins like torch's: a zip with a pickle in it, or a pickle."""
-    with open(path, "rb") as file:
-        start = file.read(2)
-    if start[:1] == b"\x80":
-        return len(start) == 2 and start[1] <= pickle.HIGHEST_PROTOCOL
-    with contextlib.suppress(Exception), zipfile.ZipFile(path) as archive:
-        return any(name.endswith("data.pkl") for name in archive.namelist())
-    return False
 
 
 # What torch's pickles may name: plain records and functions that replace torch's own and execute nothing.

@@ -83,7 +83,8 @@ class ConfigNames:
             if config.activation not in names:
                 raise ValueError(
                     f'format="{self.format}" cannot hold activation={config.activation!r}: it has no name for it, only '
-                    f"for {', '.join(names)}. Written under another name the model would compute something else."
+                    f"for {', '.join(self.activations.values())}. Written under another name the model would compute "
+                    "something else."
                 )
             values["activation"] = names[config.activation]
         content = {}

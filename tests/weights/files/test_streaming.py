@@ -46,7 +46,7 @@ class Sink:
     """A variable that keeps nothing: TensorFlow's own may take an array over instead of copying it."""
 
     def __init__(self, variable):
-        self.path, self.shape = variable.path, variable.shape
+        self.path, self.shape, self.dtype = variable.path, variable.shape, variable.dtype
 
     def assign(self, values):
         assert values.shape == self.shape

@@ -127,7 +127,7 @@ def test_the_case_is_read_off_the_vocabulary(tmp_path):
     loaded = load(tmp_path / "cased").pretrained
     assert loaded.tokenizer.lowercase is False
     assert any("looks cased: lowercase=False" in remark for remark in loaded.report.remarks)
-    with pytest.warns(UserWarning, match="cased one, but the tokenizer lower-cases"):
+    with pytest.warns(UserWarning, match="a cased one, but the tokenizer has lowercase=True"):
         load(tmp_path / "cased", lowercase=True)
 
 

@@ -11,7 +11,7 @@ from kbert.options import to_json
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.task import Task
 from kbert.training.made_by import identify_model
-from kbert.weights.source import check_source, local_source
+from kbert.weights.source import check_source
 
 
 def identify(
@@ -39,7 +39,7 @@ def identify(
         "dev": dev if isinstance(dev, float) else dev_path,
         "unlabelled": texts,
     }
-    inputs = {n: local_source(m) or m for n, m in {"source": source, "teacher": teacher}.items() if _is_path(m)}
+    inputs = {name: model for name, model in {"source": source, "teacher": teacher}.items() if _is_path(model)}
     inputs |= {"train": train, "dev": None if dev_path == train else dev_path, "unlabelled": texts}  # held out of train
     inputs["more_dev"] = [examples.path for examples in sets.more_dev.values() if examples.path] or None
     hashes = {name: examples.fingerprint() for name, examples in {"train": sets.train, **sets.dev_sets()}.items()}

@@ -24,7 +24,6 @@ from kbert.training.logs import is_chief
 from kbert.training.loop import check_compiled, rounded_up
 from kbert.training.run_directory import open_run
 from kbert.training.signals import DeferredSignals, Interrupted
-from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step, is_milestone
 
@@ -161,7 +160,7 @@ class ExactResume(keras.callbacks.Callback):
             `DevScoring`, have their state stored with each checkpoint and restored: a dict of what JSON can hold, and
             of lists of arrays. Keras' own callbacks have neither, and start anew.
         settings: all that decides the result, such as ``record(main, locals())``; ``output`` in it does not count.
-        inputs: argument → path or paths of the files that are read; ``source`` is a model.
+        inputs: argument → path or paths of the files and models that are read.
         hardware: `Hardware` of a run that several workers may share.
 
     Attributes:
@@ -207,9 +206,6 @@ class ExactResume(keras.callbacks.Callback):
         check_compiled("ExactResume", model)
         if settings is not None:
             settings = {name: value for name, value in settings.items() if name != "output"}
-            inputs = dict(inputs or {})
-            if "source" in inputs:
-                inputs["source"] = local_source(inputs["source"]) or inputs["source"]
             open_run(self.output, settings, None, hardware, inputs=inputs)
             atexit.register(unlock_directory, self.output)
         self.steps_per_epoch = steps_per_epoch

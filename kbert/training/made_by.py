@@ -18,7 +18,7 @@ from kbert.versions import versions
 from kbert.weights.formats.kbert_json import KBERT_JSON, read_kbert_json
 from kbert.weights.formats.registry import recognize_format
 from kbert.weights.provenance import Provenance, stored_provenance
-from kbert.weights.source import download_from_hub, is_hub_name, snapshot_commit, split_revision
+from kbert.weights.source import download_from_hub, local_source, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
@@ -96,8 +96,7 @@ def note_origin(
 
 def makers(inputs: Mapping[str, object]) -> dict:
     """For arguments that are models with a known maker: what `describe_maker` says of them."""
-    paths = [(argument, path) for argument, value in inputs.items() if value is not None for path in as_list(value)]
-    return {argument: maker for argument, path in paths if (maker := describe_maker(path)) is not None}
+    return {argument: maker for argument, path in _sources(inputs) if (maker := describe_maker(path)) is not None}
 
 
 def identify_inputs(inputs: Mapping[str, object]) -> dict:
@@ -129,11 +128,16 @@ def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
 
 def _files(inputs: Mapping[str, object]) -> dict[str, dict[str, pathlib.Path]]:
     """{argument: {name: path}} of the files of the arguments that were given."""
-    return {
-        argument: {name: file for path in as_list(value) for name, file in _named_files(path)}
-        for argument, value in inputs.items()
-        if value is not None
-    }
+    files = {argument: {} for argument, value in inputs.items() if value is not None}
+    for argument, source in _sources(inputs):
+        files[argument] |= _named_files(source)
+    return files
+
+
+def _sources(inputs: Mapping[str, object]) -> list[tuple[str, str | os.PathLike]]:
+    """(argument, path or name on the hub) of all that the arguments mean; a run means its model or last checkpoint."""
+    values = [(argument, as_list(value)) for argument, value in inputs.items() if value is not None]
+    return [(argument, local_source(each) or each) for argument, several in values for each in several]
 
 
 def check_inputs(run: pathlib.Path, recorded: Mapping, now: Mapping, since: str) -> None:
@@ -166,7 +170,7 @@ def describe_inputs(recorded: Mapping) -> dict:
 
 def weights_hash(model: str | os.PathLike) -> str:
     """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
-    files = [file for _, file in _named_files(model) if file.name != "checkpoint"]
+    files = [file for file in _files_of(pathlib.Path(model)) if file.name != "checkpoint"]
     return _describe({str(file): _identify(file) for file in files if file.suffix not in (".json", ".txt")})["sha256"]
 
 
@@ -180,17 +184,14 @@ def _identify(path: pathlib.Path) -> dict:
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
-def _named_files(source) -> list[tuple[str, pathlib.Path]]:
-    """(name in the record, path) of each file that a path or a name on the hub stands for."""
-    path = pathlib.Path(source)
-    if path.exists() or path.with_name(path.name + ".index").is_file():
-        return [(str(file), file) for file in _files_of(path)]
-    if not is_hub_name(source):
-        raise FileNotFoundError(f"Expected a file or a model. Received: {str(source)!r}, which does not exist")
+def _named_files(source: str | os.PathLike) -> dict[str, pathlib.Path]:
+    """{name in the record: path} of each file that a path, or a name on the hub, stands for."""
+    if isinstance(source, pathlib.Path):
+        return {str(file): file for file in _files_of(source)}
     directory = download_from_hub(source)
     commit = snapshot_commit(directory)
     name = f"{split_revision(source)[0]}@{commit}" if commit else source
-    return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
+    return {f"{name}/{file.relative_to(directory).as_posix()}": file for file in _files_of(directory)}
 
 
 def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
@@ -198,23 +199,18 @@ def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
         return [path]
     prefix = bool(path.name) and path.with_name(path.name + ".index").is_file()
     patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
-    for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
-        form = recognize_format(directory)
-        is_model = (
-            form
-            or is_step_checkpoint(directory)
-            or any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
-        )
-        if not is_model and is_records(directory):
+    directory = path.parent if prefix or path.is_file() else path
+    form = recognize_format(directory)
+    has_config = any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+    if not (form or has_config or is_step_checkpoint(directory)):
+        if is_records(directory):
             return [directory / RECORDS_MANIFEST]
-        patterns += form.FILES if form and not prefix else ()
-        files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
-        files.discard(directory / KBERT_JSON)  # it records when the model was saved, which is not content
-        if is_model:
-            return sorted(files)
-    raise FileNotFoundError(
-        f"Expected a file, records or a model. Received: {str(path)!r}, a directory with other contents"
-    )
+        raise FileNotFoundError(
+            f"Expected a file, records or a model. Received: {str(path)!r}, a directory with other contents"
+        )
+    patterns += form.FILES if form and not prefix else ()
+    files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
+    return sorted(files - {directory / KBERT_JSON})  # it records when the model was saved, which is not content
 
 
 def _describe(files: Mapping[str, dict]) -> dict:

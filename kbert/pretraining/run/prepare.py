@@ -92,7 +92,6 @@ def prepare_records(
     from kbert.pretraining.dataset_statistics import dataset_statistics
     from kbert.text.tokenizer import warn_of_unknown
     from kbert.training.run_directory import open_run
-    from kbert.weights.source import local_source
 
     if runner is None and (beam_flags or shared):
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
@@ -107,7 +106,7 @@ def prepare_records(
         check_held_out(iterate_documents(files, **reading), held_out)
 
     settings["corpus"] = [os.fspath(file) for file in files]
-    inputs = {"corpus": files, "vocabulary": local_source(vocabulary) or vocabulary}
+    inputs = {"corpus": files, "vocabulary": vocabulary}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
     options = {**division, "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **reading}}
     try:

@@ -409,12 +409,9 @@ def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict
 def _inputs(corpus, output, vocabulary, init, names) -> dict[str, Any]:
     """The files that the run reads, by argument, as `open_run` takes them."""
     from kbert.pretraining.run.source import input_files
-    from kbert.weights.source import local_source
 
     inputs = {"vocabulary": vocabulary, "init": init, "names": names}
     inputs = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
-    if "init" in inputs:
-        inputs["init"] = local_source(init) or init
     files = input_files(corpus, output)
     return inputs if files is None else {"corpus_or_records": files} | inputs
 

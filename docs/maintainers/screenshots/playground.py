@@ -1,20 +1,22 @@
 """Pictures of the playground's tabs, with the models of saved_models: at 1280 and 390 pixels, light and dark."""
 
+import itertools
+
 from screenshots.pictures import ROOT, Pictures
 
 MODELS = ("kbert-mini", "kbert-tiny", "kbert-mini-sentiment")
-# Picture: tab, what is done there, width, theme, height.
+_TABS = {  # tab: what is done there on wide and narrow pages, and the heights of the pictures
+    "masking": ({}, {}, 1100, 1300),
+    "next_sentence": ({}, {}, 1250, 1500),
+    "input": ({"click": "#input_table [data-n='2']"}, {"click": "#input_table [data-n='2']"}, 1000, 1700),
+    "attention": ({}, {"click": "#lines_left [data-n='7'] span"}, 1200, 1300),
+    "ask": ({"choose": ("ask_model", "kbert-mini-sentiment")}, {}, 800, 900),
+}
+_WIDTHS = {"": 1280, "_phone": 390}
+_THEMES = {"": "light", "_dark": "dark"}
 PICTURES = {
-    "playground_masking": ("masking", {}, 1280, "light", 900),
-    "playground_masking_phone": ("masking", {}, 390, "dark", 1300),
-    "playground_next_sentence": ("next_sentence", {}, 1280, "light", 1100),
-    "playground_next_sentence_phone": ("next_sentence", {}, 390, "light", 1500),
-    "playground_input": ("input", {"click": "#input_table [data-n='2']"}, 1280, "light", 1000),
-    "playground_input_phone": ("input", {"click": "#input_table [data-n='2']"}, 390, "dark", 1700),
-    "playground_attention": ("attention", {}, 1280, "dark", 1200),
-    "playground_attention_phone": ("attention", {"click": "#lines_left [data-n='7'] span"}, 390, "light", 1300),
-    "playground_ask": ("ask", {"choose": ("ask_model", "kbert-mini-sentiment")}, 1280, "light", 800),
-    "playground_ask_phone": ("ask", {}, 390, "dark", 900),
+    f"playground_{tab}{width}{theme}": (tab, width, theme)
+    for tab, width, theme in itertools.product(_TABS, _WIDTHS, _THEMES)
 }
 
 
@@ -28,8 +30,10 @@ def make(pictures: Pictures, names) -> None:
     page = serve(named_models(ROOT / "saved_models" / name for name in MODELS), "127.0.0.1", 0)
     browser = pictures.browser
     for name in names:
-        tab, done, width, scheme, height = PICTURES[name]
-        with browser.emulating(scheme, width):
+        tab, width, theme = PICTURES[name]
+        wide, narrow, *heights = _TABS[tab]
+        done, height = (narrow, heights[1]) if width else (wide, heights[0])
+        with browser.emulating(_THEMES[theme], _WIDTHS[width]):
             browser.driver.get(page.local_url)
             browser.wait(lambda: browser.all("#masking_chips .chip"))
             open_tab(browser, tab)

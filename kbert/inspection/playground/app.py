@@ -228,7 +228,7 @@ def _input_representation(models) -> None:
         name = _model_choice(models, "input_model")
         text, second = _two_texts("input")
         chosen = gr.State(1)
-        gr.Markdown("Click a token to see the three embeddings of its row, their sum and its LayerNorm.")
+        gr.Markdown("Click a row to see its three embeddings, their sum and its LayerNorm.")
         with gr.Row():
             with gr.Column(min_width=320):
                 table = gr.HTML(elem_id="input_table", js_on_load=_CLICKS)
@@ -253,7 +253,7 @@ def _attention(models) -> None:
     with gr.Tab("Attention", id="attention", elem_id="tab_attention") as tab:
         text, second = _two_texts("attention", _STORY, "")
         with gr.Row():
-            names = [(meaning.partition(":")[0].rstrip("."), name) for name, meaning in STATISTICS.items()]
+            names = [(name.replace("_", " "), name) for name in STATISTICS]
             measure = gr.Dropdown(names, value="entropy", label="Measure of the heads", elem_id="measure")
             clear = gr.Button("Unpin all", scale=0, min_width=160, elem_id="unpin")
         gr.Markdown("Click a head in the table to see its lines. Click tokens at the left to pin them.")

@@ -114,7 +114,7 @@ def draw_pair(
     )
     rule = [
         f"A row has {sequence_length} tokens: {sequence_length - 3} for the pair, besides [CLS] and two [SEP].",
-        "The length of the pairs is drawn once for a document, so that the model also sees short rows: it is "
+        "The length of the pairs is drawn once per document, so that the model also sees short rows: it is "
         f"{sequence_length - 3} with probability {1 - short_rate:g}, and with probability {short_rate:g} a number from "
         f"2 to {sequence_length - 3}. Here it is {ranges.target} tokens.",
     ]
@@ -152,7 +152,7 @@ def _choice(pair: DrawnPair, pool: TokenPool, target: int, who: str) -> list[str
     if chunk == 1:
         steps.append("A gets this sentence.")
     else:
-        steps.append(f"A gets {_numbers(pair.first)}. How many of these A gets is drawn.")
+        steps.append(f"A gets {_numbers(pair.first)}. The number of sentences in A is random.")
     random = f"B starts at a random sentence of document {pair.document + 1} and gets {_numbers(pair.second)}"
     if pair.label == "IsNext":
         steps.append(f"{who} IsNext: B gets the rest, {_numbers(pair.second)}.")

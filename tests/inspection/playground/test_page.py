@@ -73,8 +73,15 @@ def page(address, chromium):
     yield chromium
     chromium.requests()
     assert chromium.hosts == {address.split("/")[2]} and chromium.hosts.pop().startswith("127.0.0.1:")
-    assert chromium.console() == [] and not chromium.js("return window.broken")
-    chromium.driver.get("about:blank")
+    assert not chromium.js("return window.broken")
+    leave(chromium)
+
+
+def leave(page):
+    """Leaves the page, which aborts what it still waits for: the console says so, and is checked before."""
+    assert page.console() == []
+    page.driver.get("about:blank")
+    page.console()
 
 
 def slide(page, elem_id, value):
@@ -183,7 +190,7 @@ def test_input_representation(page):
     page.wait(lambda: len(rows(page, "input_table")) == 13)
     very = str(tiny_tokenizer().token_to_id("very"))
     assert rows(page, "input_table")[9] == ["9", "very", very, "B", "9"]
-    page.one("#input_table [data-n='9']").click()
+    page.all("#input_table tbody tr")[9].click()  # in its middle, beside the token
     comes(page, "input_sum", "very at position 9")
     numbers = [[float(cell) for cell in row[1:]] for row in rows(page, "input_sum")]
     for token, segment, position, total, _ in numbers:
@@ -217,7 +224,7 @@ def test_attention(page, models):
     page.wait(lambda: len(page.all("#lines_left [aria-pressed=true]")) == 2)
     page.one("#unpin").click()
     page.wait(lambda: not page.all("#lines_left [aria-pressed=true]"))
-    choose(page, "measure", "Fraction of the attention that goes to [CLS]")
+    choose(page, "measure", "to cls")
     page.wait(lambda: all(float(cell) <= 1 for row in rows(page, "heads_left") for cell in row[1:]))
 
 
@@ -310,6 +317,7 @@ def test_a_narrow_dark_window(page, address):
             open_tab(page, "masking")
             for css in ("#masking_chips .note", "#masking_chips .guess", "#masking_table td"):
                 assert contrast(page, css) >= 4.5, (scheme, css)
+            leave(page)
 
 
 def contrast(page, css):

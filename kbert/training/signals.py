@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_LATER = 0.05  # seconds until a signal is sent again
+_LATER = 0.05  # seconds until the exception is raised after all
 
 
 class Interrupted(KeyboardInterrupt):
@@ -31,26 +31,34 @@ class Interrupted(KeyboardInterrupt):
 def interrupt(number: int, frame: FrameType | None) -> None:
     """A signal handler that raises `Interrupted`; the next signal ends the process at once.
 
-    Python may run it in a callback whose errors it ignores (JAX has one for each garbage collection). Then the signal
-    is sent again.
+    It waits for the end of an import, because native modules crash or report another error when an exception interrupts
+    them. If Python ignores the exception (JAX has a callback for each garbage collection), it is raised again.
     """
-    handlers = {each: handler for each in _SIGNALS if (handler := signal.getsignal(each)) is not None}
-    sys.unraisablehook = functools.partial(_send_again, handlers, sys.unraisablehook)
     let_signals_kill()
+    signal.signal(signal.SIGALRM, functools.partial(_raise, number))
+    _raise(number, signal.SIGALRM, frame)
+
+
+def _raise(number, _, frame):
+    if _is_importing(frame):
+        signal.setitimer(signal.ITIMER_REAL, _LATER)
+        return
+    sys.unraisablehook = functools.partial(_raise_again, sys.unraisablehook)
     raise Interrupted(number)
 
 
-def _send_again(handlers, hook, ignored):
+def _raise_again(hook, ignored):
     if not isinstance(ignored.exc_value, Interrupted):
         hook(ignored)
         return
     sys.unraisablehook = hook
-    _set(handlers)
-    main = threading.main_thread().ident
-    number = ignored.exc_value.number
-    timer = threading.Timer(_LATER, signal.pthread_kill, (main, number))
-    timer.daemon = True
-    timer.start()
+    signal.setitimer(signal.ITIMER_REAL, _LATER)
+
+
+def _is_importing(frame):
+    while frame is not None and frame.f_globals.get("__package__") != "importlib":
+        frame = frame.f_back
+    return frame is not None
 
 
 def let_signals_kill() -> None:

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -306,24 +307,58 @@ def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypa
 
 
 @pytest.mark.parametrize("number", STATUS)
-def test_a_signal_while_a_program_is_imported(tmp_path, number):
-    """From its first line on, while NumPy and the rest are imported."""
+@pytest.mark.parametrize("module", ["numpy", "jaxlib._hlo"])  # native code imports the other one
+def test_a_signal_while_a_program_is_imported(number, module):
+    """From its first line on. The exception would end as another one, or as a crash, where native code imports."""
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        pytest.skip("not installed")
     script = """
-    import os, signal, sys
+    import os, signal, sys, time
     from kbert.cli import run_program
 
     class Killer:
         def find_spec(self, name, path=None, target=None):
-            if name == "numpy":
+            if name == sys.argv[2]:
                 os.kill(os.getpid(), int(sys.argv[1]))
 
+    def main():
+        import keras
+        print("imported", flush=True)
+        time.sleep(600)
+
     sys.meta_path.insert(0, Killer())
-    run_program(lambda: print("done"))
+    run_program(main)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script), str(int(number))]
+    command = [sys.executable, "-c", textwrap.dedent(script), str(int(number)), module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == STATUS[number] and "done" not in done.stdout
-    assert done.stderr == f"\nInterrupted by {number.name}. No partial files were left.\n"
+    assert done.returncode == STATUS[number]
+    assert done.stderr.endswith(f"\nInterrupted by {number.name}. No partial files were left.\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_signal_waits_for_an_import_and_the_second_does_not(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, sys, time\n"
+        "for _ in range(int(sys.argv[2])):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(0.2)\n"
+        "print('imported', flush=True)\n"
+    )
+    script = """
+    import sys, time
+    from kbert.cli import run_program
+
+    def main():
+        sys.path.insert(0, sys.argv[1])
+        import slow
+        time.sleep(600)
+
+    run_program(main)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    once, twice = (subprocess.run([*command, str(n)], capture_output=True, text=True, timeout=300) for n in (1, 2))
+    assert (once.returncode, once.stdout) == (STATUS[signal.SIGTERM], "imported\n")
+    assert (twice.returncode, twice.stdout) == (-signal.SIGTERM, "")
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

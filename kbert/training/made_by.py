@@ -107,7 +107,9 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
     GB). Of records only the manifest is read, which has the hashes of the shards; of a model its config, vocabulary and
     weights. The files of a name on the hub are named by it and the commit: ``owner/name@commit/config.json``.
     """
-    files = _files(inputs)
+    files = {argument: {} for argument, value in inputs.items() if value is not None}
+    for argument, source in _sources(inputs):
+        files[argument] |= _named_files(source)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return {
             argument: dict(zip(named, pool.map(_identify, named.values()), strict=True))
@@ -117,21 +119,12 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
 def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
     """Raises a ValueError if an input is below the directory of a run, which is about to be emptied."""
-    for argument, named in _files(inputs).items():
-        for file in map(pathlib.Path, named.values()):
-            if file.resolve().is_relative_to(run.resolve()):
-                raise ValueError(
-                    f"{run}: --overwrite would delete an input of this run ({_flag(argument)}): {file}. Nothing was "
-                    "deleted. Give another --output."
-                )
-
-
-def _files(inputs: Mapping[str, object]) -> dict[str, dict[str, pathlib.Path]]:
-    """{argument: {name: path}} of the files of the arguments that were given."""
-    files = {argument: {} for argument, value in inputs.items() if value is not None}
     for argument, source in _sources(inputs):
-        files[argument] |= _named_files(source)
-    return files
+        if pathlib.Path(source).resolve().is_relative_to(run.resolve()):
+            raise ValueError(
+                f"{run}: --overwrite would delete an input of this run ({_flag(argument)}): {source}. Nothing was "
+                "deleted. Give another --output."
+            )
 
 
 def _sources(inputs: Mapping[str, object]) -> list[tuple[str, str | os.PathLike]]:

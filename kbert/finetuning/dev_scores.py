@@ -53,7 +53,7 @@ class DevScores(DevScoring):
             if getattr(callback, "mode", None) == "auto" and watched in task.metrics:
                 callback.mode = "min" if watched in task.lower_is_better else "max"
         super().__init__(
-            functools.partial(self._score, pipeline, sets.dev, choose=True),
+            functools.partial(self._score, pipeline, sets.dev[""], choose=True),
             task.metrics[0],
             without_neighbours(evaluation_steps(steps, every, rows / batch_size)),
             keep=keep,
@@ -78,13 +78,13 @@ class DevScores(DevScoring):
             options = pipeline.options() | result.settings
             pipeline = build_pipeline(pipeline.model, pipeline.tokenizer, **options)
         scores, constant = dict(result.scores), self.constant_answer()
-        for suffix, examples in self.sets.more_dev.items():
-            more, of_constant = self._score(pipeline, examples).scores, self.constant_answer(examples)
+        for suffix in filter(None, self.sets.dev):
+            more, of_constant = self._score(pipeline, self.sets.dev[suffix]).scores, self.constant_answer(suffix)
             scores |= {name + suffix: more[name] for name in self.task.metrics}
             constant |= {name + suffix: of_constant[name] for name in self.task.metrics}
         metrics = {"dev": scores, **result.settings, "constant_answer": constant}
         return pipeline, result, metrics | {"evaluations": self.records, "kept_step": step}
 
-    def constant_answer(self, examples: Any = None) -> dict[str, float]:
-        """The scores on `dev`, or other examples, of the most frequent answer in the training examples."""
-        return dict(self.task.baseline_scores(self.sets.train.baseline(), examples or self.sets.dev))
+    def constant_answer(self, suffix: str = "") -> dict[str, float]:
+        """The scores on a dev set of the most frequent answer in the training examples."""
+        return dict(self.task.baseline_scores(self.sets.train.baseline(), self.sets.dev[suffix]))

@@ -11,11 +11,10 @@ from kbert.tasks.task import Task
 
 @dataclasses.dataclass(frozen=True)
 class ExampleSets:
-    """Training examples, dev examples, and further dev sets by the suffix of their metrics."""
+    """Training examples, and the dev sets by the suffix of their metrics: none, or "" and perhaps others."""
 
     train: Examples
-    dev: Examples | None
-    more_dev: Mapping[str, Examples]
+    dev: Mapping[str, Examples]
 
     @classmethod
     def read(cls, task: Task, train: Any, dev: Any, more_dev: Mapping[str, Any]) -> Self:
@@ -27,24 +26,15 @@ class ExampleSets:
             )
         if dev is None and has_splits(train) and "validation" in train:
             dev = train
+        if dev is None and more_dev:
+            raise ValueError(f"finetune: `more_dev` needs `dev`. Received: more_dev={list(more_dev)} and dev=None")
         train = task.examples(train)
         if isinstance(dev, float):
             train, dev = train.split(dev)
-        return cls(
-            train,
-            None if dev is None else task.examples(dev, dev=True),
-            {suffix: task.examples(examples, dev=True) for suffix, examples in more_dev.items()},
-        )
+        sets = {} if dev is None else {**more_dev, "": dev}
+        return cls(train, {suffix: task.examples(examples, dev=True) for suffix, examples in sets.items()})
 
     def for_model(self, task: Task, settings: Mapping[str, Any]) -> Self:
         """The same examples with labels as numbers, in the order of a model's settings."""
-        return type(self)(
-            task.for_model(self.train, settings),
-            None if self.dev is None else task.for_model(self.dev, settings),
-            {suffix: task.for_model(examples, settings) for suffix, examples in self.more_dev.items()},
-        )
-
-    def dev_sets(self) -> dict[str, Examples]:
-        """The sets to score, by the names of their arguments: ``dev``, ``more_dev_mm``."""
-        dev = {} if self.dev is None else {"dev": self.dev}
-        return dev | {f"more_dev{suffix}": examples for suffix, examples in self.more_dev.items()}
+        dev = {suffix: task.for_model(examples, settings) for suffix, examples in self.dev.items()}
+        return type(self)(task.for_model(self.train, settings), dev)

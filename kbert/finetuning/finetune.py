@@ -246,7 +246,7 @@ def finetune(
     stored_run.describe_checkpoints(run, pipeline)
     log = RunLog(run.path, batch_size * data.real_tokens)
     scoring = None
-    if sets.dev is not None:
+    if sets.dev:
         scoring = DevScores(
             pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
         )
@@ -298,8 +298,8 @@ def _callbacks(
 def _check_needs(sets: "ExampleSets", evaluate_every, patience, teacher, unlabelled, class_weight) -> None:
     """Raises ValueError for options that would have no effect without another."""
     every = None if evaluate_every == "epoch" else evaluate_every  # the default
-    for name, value in {"more_dev": list(sets.more_dev), "patience": patience, "evaluate_every": every}.items():
-        if value and sets.dev is None:
+    for name, value in {"patience": patience, "evaluate_every": every}.items():
+        if value and not sets.dev:
             raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
     if unlabelled is not None and (teacher is None or class_weight is not None):
         raise ValueError("finetune: `unlabelled` needs `teacher`, and no `class_weight`")

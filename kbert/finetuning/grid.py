@@ -27,7 +27,6 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
-    from kbert.tasks.glue_benchmark.tasks import GlueTask
     from kbert.tasks.task import Task
 
 _LOGGER = logging.getLogger("kbert")
@@ -69,7 +68,7 @@ def finetune_grid(
         ``mean`` of the dev scores and, of several seeds, their ``deviation``; ``constant_answer``, ``train_examples``.
 
     Raises:
-        ValueError: `source` is a model in memory; no values to try, or one of them twice; no `dev`; as
+        ValueError: `source` is a model in memory; no values to try; no `dev`; as
             `kbert.finetune`.
         FileExistsError: a folder has a run with other settings or examples, and `overwrite` is not given.
 
@@ -80,6 +79,7 @@ def finetune_grid(
         grid = kbert.finetuning.finetune_grid("google-bert/bert-base-uncased", task, train, dev, "runs/reviews-grid")
         grid["best"]["learning_rate"], kbert.load_pretrained("runs/reviews-grid")
     """
+    from kbert.finetuning.example_sets import ExampleSets
     from kbert.training.logs import is_chief  # not above: it loads Keras
     from kbert.training.made_by import METRICS
 
@@ -87,20 +87,15 @@ def finetune_grid(
         {"learning_rate": rate, "epochs": number, "batch_size": size, "seed": seed}
         for rate, number, size, seed in itertools.product(learning_rates, epochs, batch_sizes, seeds)
     ]
-    if not points or dev is None:
+    sets = ExampleSets.read(task, train, dev, {})
+    if not points or not sets.dev:
         raise ValueError(
             "finetune_grid: expected at least one value of each setting, and `dev` to choose by. "
-            f"Received: {len(points)} combinations and dev={'None' if dev is None else 'examples'}"
+            f"Received: {len(points)} combinations and dev={'examples' if sets.dev else 'None'}"
         )
-    train = task.examples(train)
-    if isinstance(dev, float):
-        train, dev = train.split(dev)
-    dev = task.examples(dev, dev=True)
     output = check_directory(output, "finetune_grid: `output`")
     folders = {_folder(point): point for point in points}
-    if len(folders) < len(points):
-        raise ValueError(f"finetune_grid: expected each setting once. Received: {[_folder(point) for point in points]}")
-    run_once = functools.partial(finetune, source, task, train, dev, reuse=True, **options)
+    run_once = functools.partial(finetune, source, task, sets.train, sets.dev[""], reuse=True, **options)
     left = [folder for folder in folders if not (output / folder / METRICS).exists()]
     if dry_run:
         first = run_once(output / left[0], **folders[left[0]], dry_run=True).metrics if left else None
@@ -113,7 +108,7 @@ def finetune_grid(
         del run
         gc.collect()  # models are in reference cycles; free the last one before the next is built
         _LOGGER.info("%s: %s", folder, _numbers(done[folder]["dev"]))
-    completed, _ = task.for_training(train)  # whose metrics suit the examples
+    completed, _ = task.for_training(sets.train)  # whose metrics suit the examples
     runs = [point | {"folder": folder, "dev": done[folder]["dev"]} for folder, point in folders.items()]
     result = _summarise(completed, runs)
     result |= {name: done[result["best"]["folder"]][name] for name in ("constant_answer", "train_examples")}
@@ -207,8 +202,8 @@ def finetune_glue(
     from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
     from kbert.training.hardware import choose_hardware
 
-    chosen = present_tasks(directory, tasks)
-    examples = {task.name: _glue_examples(task, directory, train_examples) for task in chosen}  # before any training
+    names = [task.name for task in present_tasks(directory, tasks)]
+    examples = {name: _glue_examples(glue(name), directory, train_examples) for name in names}  # before any training
     output = check_directory(output, "finetune_glue: `output`")
     results = {}
     for name, (train, dev) in examples.items():
@@ -241,13 +236,12 @@ def finetune_glue(
     return result
 
 
-def _glue_examples(task: "GlueTask", directory: PathLike, count: int | None):
+def _glue_examples(task: "Task", directory: PathLike, count: int | None):
     """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}."""
-    train = task.read(directory, "train")
-    dev = {split.removeprefix("dev"): task.read(directory, split) for split in task.dev_splits}
-    for name, examples in {"train": train, **{f"dev{suffix}": each for suffix, each in dev.items()}}.items():
+    train, dev = task.read(directory), task.dev_sets(directory)
+    for examples in (train, *dev.values()):
         if examples.skipped:
-            _LOGGER.info("%s, %s: %d rows without all their cells are skipped", task.name, name, examples.skipped)
+            _LOGGER.info("%s: %d rows without all their cells are skipped", examples.path, examples.skipped)
     if count is not None and count < len(train):
         _, train = train.split(count)
     return train, dev

@@ -29,7 +29,8 @@ def identify(
     """
     if not isinstance(source, BertModel | Pipeline):
         check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
-    train, dev_path = sets.train.path, sets.dev and sets.dev.path
+    train, dev_paths = sets.train.path, {suffix: examples.path for suffix, examples in sets.dev.items()}
+    dev_path = dev_paths.pop("", None)
     texts = unlabelled if _is_path(unlabelled) else None
     settings = {
         "task": task.to_dict(),
@@ -41,8 +42,9 @@ def identify(
     }
     inputs = {name: model for name, model in {"source": source, "teacher": teacher}.items() if _is_path(model)}
     inputs |= {"train": train, "dev": None if dev_path == train else dev_path, "unlabelled": texts}  # held out of train
-    inputs["more_dev"] = [examples.path for examples in sets.more_dev.values() if examples.path] or None
-    hashes = {name: examples.fingerprint() for name, examples in {"train": sets.train, **sets.dev_sets()}.items()}
+    inputs["more_dev"] = [path for path in dev_paths.values() if path] or None
+    hashes = {f"more_dev{suffix}" if suffix else "dev": examples.fingerprint() for suffix, examples in sets.dev.items()}
+    hashes["train"] = sets.train.fingerprint()
     if unlabelled is not None and texts is None:
         hashes["unlabelled"] = hash_of_texts(unlabelled)
     return to_json(settings), inputs, hashes

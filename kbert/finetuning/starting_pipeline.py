@@ -11,7 +11,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.tasks.task import Task
-from kbert.text.tokenizer import BertTokenizer, unknown_fraction, warn_of_unknown
+from kbert.text.tokenizer import unknown_fraction, warn_of_unknown
 from kbert.weights.build_pipeline import build_pipeline, own_tokenizer
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained
@@ -36,7 +36,7 @@ def starting_pipeline(
     """
     given, (task, train) = task, task.for_training(examples.train)
     settings = task.settings(train)
-    for dev in examples.dev_sets().values():
+    for dev in examples.dev.values():
         task.check_dev(dev, settings)
     examples = dataclasses.replace(examples, train=train).for_model(task, settings)
     keeps_order = given.labels is None  # thresholds without labels are in the order of the head
@@ -59,11 +59,19 @@ def _of_given(source, task: str, settings: dict, length: dict, keeps_order: bool
     model = source.model if isinstance(source, Pipeline) else source
     if model.members:
         raise ValueError("finetune: `source` must be a single model. Received: an ensemble; take one of its members")
-    head = _own_head(source, task, settings, keeps_order)
-    tokenizer, own_length = _own_preprocessing(source, task)
+    tokenizer = own_tokenizer(source)
+    if tokenizer is None:
+        raise ValueError(
+            "finetune: `source` must be a model that was loaded with its tokenizer, or a pipeline, as "
+            f"kbert.build_pipeline(model, tokenizer) makes it. Received: a {type(source).__name__} without tokenizer"
+        )
+    given = source if isinstance(source, Pipeline) else build_pipeline(source)
+    head = _own_head(given, task, settings, keeps_order)
     model = _with_head(model, task, settings, head is not None)
-    fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
-    return build_pipeline(model, tokenizer, **fields | (head or {}) | own_length | length)
+    fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")} | (head or {})
+    if given.task == task or task_class(task).default_length == DEFAULT_SEQUENCE_LENGTH:
+        length = {"sequence_length": given.settings()["sequence_length"]} | length
+    return build_pipeline(model, tokenizer, **fields, **length)
 
 
 def _load(source, task: str, settings: dict, dropout, random_weights: bool, keeps_order: bool) -> BertModel:
@@ -92,21 +100,17 @@ def _thresholds(settings: dict, labels: list[str], keeps_order: bool) -> dict:
     return {"thresholds": [own[settings["labels"].index(label)] for label in labels]}
 
 
-def _own_head(source, task: str, settings: dict, keeps_order: bool) -> dict | None:
-    """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
-    model = source.model if isinstance(source, Pipeline) else source
-    if model.task != task or model.num_labels != settings.get("num_labels"):
+def _own_head(given: Pipeline, task: str, settings: dict, keeps_order: bool) -> dict | None:
+    """Labels and thresholds of a pipeline whose head the task trains further; None: the task needs a new head."""
+    if given.task != task or given.model.num_labels != settings.get("num_labels"):
         return None
     if "labels" not in settings:
         return {}
-    if isinstance(source, Pipeline):
-        own = source.settings()
-    else:
-        own = {} if model.pretrained is None else model.pretrained.settings.task.options()
-    labels = head_labels(own.get("labels"), settings["labels"])
+    own = given.settings()
+    labels = head_labels(own["labels"], settings["labels"])
     if labels is None or "multi_label" not in settings:
         return labels and {"labels": labels}
-    is_same = settings["multi_label"] and labels == list(own.get("labels") or ())
+    is_same = settings["multi_label"] and labels == list(own["labels"])
     stored = {"thresholds": own.get("thresholds") if is_same else None}
     return {"labels": labels} | stored | _thresholds(settings, labels, keeps_order)
 
@@ -124,19 +128,3 @@ def _with_head(model: BertModel, task: str, settings: dict, head_goes_on: bool) 
     else:
         _LOGGER.warning("%s: newly initialised (not in the given model)", ", ".join(task_class(task).heads))
     return new
-
-
-def _own_preprocessing(source, task: str) -> tuple[BertTokenizer, dict]:
-    """(tokenizer, {"sequence_length"}) of a model or pipeline; of a task with a length of its own the latter is {}."""
-    tokenizer = own_tokenizer(source)
-    if tokenizer is None:
-        raise ValueError(
-            "finetune: `source` must be a model that was loaded with its tokenizer, or a pipeline, as "
-            f"kbert.build_pipeline(model, tokenizer) makes it. Received: a {type(source).__name__} without tokenizer"
-        )
-    if isinstance(source, Pipeline):
-        length = source.settings()["sequence_length"]
-    else:
-        length = source.pretrained.settings.sequence_length
-    own_default = task_class(task).default_length != DEFAULT_SEQUENCE_LENGTH
-    return tokenizer, {} if own_default and source.task != task else {"sequence_length": length}

@@ -54,7 +54,7 @@ def log_plan(
     """Logs what is about to be trained, on what, and where; `examples` include texts without labels."""
     _LOGGER.info(hardware.describe())
     in_windows = f" in {windows:,} windows" if windows != len(sets.train) else ""
-    evaluated = f", {len(sets.dev):,} to evaluate on" if sets.dev is not None else ""
+    evaluated = f", {len(sets.dev['']):,} to evaluate on" if sets.dev else ""
     if len(examples) > len(sets.train):
         _LOGGER.info("the teacher labels %s texts without labels", f"{len(examples) - len(sets.train):,}")
     _LOGGER.info("%s examples%s to learn from%s; %s steps", f"{len(sets.train):,}", in_windows, evaluated, f"{steps:,}")
@@ -63,7 +63,7 @@ def log_plan(
         every = f"{model.count_params():,}"
         _LOGGER.info("training %s of %s parameters (the rest are frozen in the source)", f"{trained:,}", every)
     log_dropout(model.config, source, dropout)
-    if sets.dev is None:
+    if not sets.dev:
         _LOGGER.info("no dev set: skipping evaluation and keeping the final weights")
 
 
@@ -77,7 +77,7 @@ def describe_run(
         "train_examples": len(sets.train),
         "unlabelled_examples": len(examples) - len(sets.train),
         "train_windows": windows,
-        "dev_examples": 0 if sets.dev is None else len(sets.dev),
+        "dev_examples": len(sets.dev[""]) if sets.dev else 0,
         "steps": steps,
         "minutes": training_minutes(records),
         "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,

@@ -132,7 +132,7 @@ def test_what_is_held_out_may_have_the_only_entity_of_a_type(home, tmp_path, rar
     (tmp_path / "train.txt").write_text("\n".join(sentences))
     work = start(home / "init", kbert.tasks.Tagging(), tmp_path / "train.txt", 0.1)
     tags = list(work.pipeline.answers.labels)
-    assert (len(work.train), len(work.dev)) == (18, 2) and tags == ["O", "B-PRO", "I-PRO", "B-RARE", "I-RARE"]
+    assert (len(work.train), len(work.dev[""])) == (18, 2) and tags == ["O", "B-PRO", "I-PRO", "B-RARE", "I-RARE"]
 
 
 def test_a_stride_that_would_be_shortened_is_an_error(home, tmp_path):

@@ -67,7 +67,7 @@ def test_a_head_with_the_same_labels_goes_on_in_its_order(stored):
     source, head = stored("classification", labels)
     work = start(source, TASK, ROWS, DEV, more_dev={"_more": ROWS})
     assert work.pipeline.answers.labels == tuple(labels) and goes_on(work, head)
-    rows = {"train": (work.train, ROWS), "dev": (work.dev, DEV), "more": (work.more_dev["_more"], ROWS)}
+    rows = {"train": (work.train, ROWS), "dev": (work.dev[""], DEV), "more": (work.dev["_more"], ROWS)}
     for examples, given in rows.values():
         assert names_of(work, examples) == [label for _, label in given]
     data = TASK.training_data(work.pipeline, work.train, class_weight={"bad": 3.0}, batch_size=8, padding="longest")

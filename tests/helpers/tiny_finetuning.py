@@ -20,11 +20,11 @@ ROWS, DEV = sentences(30), sentences(9, start=30)
 def start(
     source, task, train, dev=None, *, more_dev=None, sequence_length=9, dropout=None, random_weights=False, seed=0
 ) -> types.SimpleNamespace:
-    """What a fine-tuning starts from: `pipeline`, `task`, and the examples `train`, `dev` and `more_dev`."""
+    """What a fine-tuning starts from: `pipeline`, `task`, and the examples `train` and, by suffix, `dev`."""
     sets = ExampleSets.read(task, train, dev, more_dev or {})
     with seeded(seed):
         pipeline, task, sets = starting_pipeline(source, task, sets, sequence_length, dropout, random_weights)
-    return types.SimpleNamespace(pipeline=pipeline, task=task, **vars(sets))
+    return types.SimpleNamespace(pipeline=pipeline, task=task, train=sets.train, dev=sets.dev)
 
 
 def same(one, other):

@@ -119,11 +119,11 @@ def test_predict_takes_the_columns_of_the_training(tmp_path, output):
         pipeline.predict({"review": ["one"]})
 
 
-@pytest.mark.parametrize("names, dev", [(["train", "validation"], "validation"), (["train", "test"], None)])
+@pytest.mark.parametrize("names, dev", [(["train", "validation"], ["validation"]), (["train", "test"], [])])
 def test_finetune_takes_both_splits_of_one_dict(tmp_path, names, dev):
     init = write_tiny_directory(tmp_path / "init")
     made = start(init, kbert.tasks.Classification(), splits(*names))
-    assert made.train[0]["text"] == "train" and (made.dev and made.dev[0]["text"]) == dev
+    assert made.train[0]["text"] == "train" and [examples[0]["text"] for examples in made.dev.values()] == dev
 
 
 def test_labels_in_lists():

@@ -117,7 +117,7 @@ def test_a_directory_to_evaluate_on_is_its_dev_split(toy, name):
 def test_finetune_and_evaluate_take_the_dev_split(toy, tmp_path):
     task = kbert.tasks.glue("RTE")
     work = start(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy})
-    assert (len(work.train), len(work.dev), len(work.more_dev["_more"])) == (60, 20, 20)
+    assert (len(work.train), len(work.dev[""]), len(work.dev["_more"])) == (60, 20, 20)
     with run_eagerly():
         assert kbert.evaluate(work.pipeline, task, toy)["examples"] == 20
 

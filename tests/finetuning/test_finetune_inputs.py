@@ -253,7 +253,7 @@ def test_what_is_no_model_is_named(init, tmp_path):
         (lambda run: kbert.evaluate(run, TASK, ROWS), f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"),
         (lambda run: kbert.export(run, "nowhere"), f"export: `pipeline` must be .* a kbert.Pipeline{hint}"),
         (lambda run: kbert.save_pretrained(run, tmp_path), f"save_pretrained: expected .* or a kbert.Pipeline{hint}"),
-        (kbert.load_pretrained, "`source` must be the path of a model or its name .* Received: FinetunedRun$"),
+        (kbert.load_pretrained, f"`source` must be the path of a model or its name .*{hint}"),
         error=TypeError,
     )
     model = kbert.BertClassifier(pipeline.model.config, num_labels=2)

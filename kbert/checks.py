@@ -15,10 +15,9 @@ from typing import Annotated, Any, Literal
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """The interval in which a number lies, such as "[0, 1)"; `note` says more of it in messages and help."""
+    """The interval in which a number lies, such as "[0, 1)"."""
 
     interval: str
-    note: str = ""
 
 
 def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
@@ -140,7 +139,7 @@ def describe_type(annotation: Any) -> str:
     arguments = typing.get_args(annotation)
     if origin is Annotated:
         bounds = [item for item in arguments[1:] if isinstance(item, Bounds)]
-        return _describe_bounds(arguments[0], bounds[0]) if bounds else describe_type(arguments[0])
+        return _describe_bounds(arguments[0], bounds[0].interval) if bounds else describe_type(arguments[0])
     if origin in (typing.Union, types.UnionType):
         if os.PathLike in arguments:
             arguments = [argument for argument in arguments if argument is not str]
@@ -158,12 +157,11 @@ def describe_type(annotation: Any) -> str:
     return _WORDS.get(annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def _describe_bounds(number, bounds: Bounds) -> str:
-    note = f", {bounds.note}" if bounds.note else ""
-    if number is int and bounds.interval.endswith(", inf)"):
-        least = bounds.interval[1:-6]
-        return ("a positive integer" if least == "1" else f"an integer of at least {least}") + note
-    return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
+def _describe_bounds(number, interval: str) -> str:
+    if number is int and interval.endswith(", inf)"):
+        least = interval[1:-6]
+        return "a positive integer" if least == "1" else f"an integer of at least {least}"
+    return f"{'an integer' if number is int else 'a number'} in {interval}"
 
 
 def _is_within(value: float, interval: str) -> bool:

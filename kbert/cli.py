@@ -3,17 +3,18 @@
 The command `kbert` (`kbert.commands`) is made by it, and a recipe with flags is, too: ``run_command(main)``.
 
 Every parameter is a flag, ``--batch-size`` for ``batch_size``; a field of a group of `kbert.options.Options` is
-``--strategy``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the
-docstring's. ``--config FILE`` reads values from YAML or JSON, such as a run's settings.json; flags override it.
+``--xla``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the docstring's.
+``--config FILE`` reads values from YAML or JSON, such as a run's settings.json; flags override it.
+
+The exit status is 2 if the command line or a configuration file is wrong: nothing was done then. It is 1 if the verb
+failed, 130 after SIGINT and 143 after SIGTERM.
 
 On argparse, as jsonargparse has no flat flags of groups and tyro takes no types such as "a path or a DataFrame"
 (docs/maintainers/log.md).
 """
 
 import argparse
-import contextlib
 import dataclasses
-import difflib
 import functools
 import inspect
 import json
@@ -25,15 +26,32 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
-from kbert.checks import Unfit, convert, must_be
+from kbert.checks import check_option
 from kbert.errors import UserError, user_errors
-from kbert.options import Options, fixed_by_model, grouped, option_help, read_config, to_json
+from kbert.options import Options, fixed_by_model, grouped, option_help, read_config, suggest, to_json
 
 _LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """An option of a command: a parameter of the verb, or a field of one of its groups or of its task."""
+
+    name: str
+    annotation: Any
+    default: Any
+    help: str
+    group: str  # the parameter whose field it is; "arguments" of a parameter itself
+    is_positional: bool = False
+
+    @property
+    def string(self) -> str:
+        """As on the command line: ``--logical-cpus``; ``CORPUS`` where a word without a flag is the value."""
+        return self.name.upper() if self.is_positional else f"--{self.name.replace('_', '-')}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +59,7 @@ class Command:
     """A verb as a command.
 
     Args:
-        verb: the typed function that it calls. Parameters without annotation are no flags, unless they are positional.
+        verb: the typed function that it calls.
         positional: the parameters that are given without a flag, in order; the last takes several values if its type
             is a list.
         report: function of the result that prints it for people; None: nothing is printed.
@@ -54,7 +72,6 @@ class Command:
         resumes: whether the same command resumes a killed run, if it has an ``output``.
         presets: directory of configuration files that ``--config`` takes by their names, without ``.yaml``.
         epilog: examples, for the help.
-        about: what the help says instead of the verb's docstring.
     """
 
     verb: Callable
@@ -67,51 +84,44 @@ class Command:
     resumes: bool = False
     presets: pathlib.Path | None = None
     epilog: str = ""
-    about: str = ""
 
     @property
     def summary(self) -> str:
         """The first sentence of the verb's docstring."""
         return (inspect.getdoc(self.verb) or "").split("\n\n")[0].replace("\n", " ")
 
+    def flags(self, task: str | None = None) -> dict[str, Flag]:
+        """By name: the flags of the verb and, where it has a task, those of the task of this name."""
+        flags = [flag for flag in flags_of(self.verb, self.positional) if self.tasks is None or flag.name != "task"]
+        if task is not None:
+            kind = self.tasks()[task]
+            own = flags_of(kind, group="task")
+            if self.takes_fields(task):
+                fixed = fixed_by_model(kind)
+                own = [dataclasses.replace(flag, default=None) for flag in own if flag.name not in fixed]
+            flags += own
+        return {flag.name: flag for flag in flags}
 
-@dataclasses.dataclass(frozen=True)
-class Flag:
-    """An option of a command: a parameter, or a field of a group or of the task."""
-
-    path: tuple[str, ...]  # of names, from the call to the option
-    annotation: Any
-    default: Any
-    help: str
-
-    @property
-    def name(self) -> str:
-        """As on the command line, without dashes: ``logical-cpus``."""
-        return self.path[-1].replace("_", "-")
-
-    def parse(self, text: str) -> Any:
-        """The value that a word of the command line means."""
-        value = read_word(text, self.annotation)
-        try:
-            return convert(value, self.annotation)
-        except Unfit:
-            raise argparse.ArgumentTypeError(must_be(self.annotation, value)) from None
+    def takes_fields(self, task: str) -> bool:
+        """Whether the verb takes the fields of this task; a function, such as `kbert.tasks.glue`, is called anyway."""
+        return self.partial_task and isinstance(self.tasks()[task], type)
 
 
-def read_word(text: str, annotation: Any) -> Any:
-    """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
-    if text.lower() == "none" and _accepts(annotation, type(None)):
-        return None
-    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in _members(annotation)):
-        return text  # "2.0" is a choice, and not a number
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if _accepts(annotation, str) and not (is_number and (_accepts(annotation, int) or _accepts(annotation, float))):
-        return text
-    return value
+def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "arguments") -> Iterator[Flag]:
+    """The flags of a typed function, of a class of task objects, or of a group of options."""
+    sentences = option_help(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = parameter.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Options):
+            for flag in flags_of(annotation, group=name):
+                yield dataclasses.replace(flag, default=getattr(parameter.default, flag.name))
+        elif any(_is_of_words(member) for member in _members(annotation)):
+            yield Flag(name, annotation, parameter.default, sentences.get(name, ""), group, name in positional)
+
+
+def _is_of_words(member) -> bool:
+    """Whether words can stand for a value of a type: not of classes in quotes, which are objects in memory."""
+    return member not in (Any, REQUIRED, type(None)) and not isinstance(member, str | typing.ForwardRef)
 
 
 def _members(annotation) -> tuple:
@@ -139,84 +149,42 @@ def _item_type(annotation):
     return None
 
 
-def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tuple[str, ...] = ()) -> Iterator[Flag]:
-    """The flags of a typed function, of a class of task objects, or of a group of options.
-
-    They are the parameters with an annotation, and those of `names`.
-    """
-    help_texts = option_help(function)
-    for name, parameter in inspect.signature(function).parameters.items():
-        annotation = parameter.annotation
-        if annotation is REQUIRED and name not in (names or ()) or annotation is Any:
-            continue
-        if isinstance(annotation, type) and issubclass(annotation, Options):
-            for flag in flags_of(annotation, None, (*prefix, name)):
-                own = REQUIRED if parameter.default is REQUIRED else getattr(parameter.default, flag.path[-1])
-                yield dataclasses.replace(flag, default=own)
-        elif any(_is_of_words(member) for member in _members(annotation)):
-            yield Flag((*prefix, name), annotation, parameter.default, help_texts.get(name, ""))
-
-
-def _is_of_words(member) -> bool:
-    """Whether words can stand for a value of a type: not of classes in quotes, which are objects in memory."""
-    return member not in (Any, type(None)) and not isinstance(member, str | typing.ForwardRef)
-
-
-def suggest(word: str, words: Sequence[str] | Mapping, otherwise: str) -> str:
-    """The sentence of an error about an unknown word: what was meant, or `otherwise`."""
-    near = difflib.get_close_matches(word, words, 1)
-    return f"Did you mean {near[0]}?" if near else otherwise
-
-
-def parse_words(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """The parsed words; a wrong flag or value ends the program with status 2, after one line."""
+def read_word(text: str, annotation: Any) -> Any:
+    """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
+    if text.lower() == "none" and _accepts(annotation, type(None)):
+        return None
+    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in _members(annotation)):
+        return text  # "2.0" is a choice, and not a number
     try:
-        words, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        refuse(f"{error.argument_name.split('/')[0]} {error.message}")
-    if unknown:
-        flag = unknown[0].split("=")[0]
-        flags = [string for action in parser._actions for string in action.option_strings]
-        meant = suggest(flag, flags, f"See {parser.prog} --help")
-        refuse(f"unknown flag {flag}. {meant}" if flag.startswith("-") else f"unexpected {flag!r}. {meant}")
-    return words
+        value = json.loads(text)
+    except ValueError:
+        return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if _accepts(annotation, str) and not (is_number and (_accepts(annotation, int) or _accepts(annotation, float))):
+        return text
+    return value
 
 
-def refuse(message: str) -> NoReturn:
-    """Ends the program after a wrong command line: with one line, and status 2."""
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-def make_parser(prog: str, command: Command, task_class: type | None = None) -> argparse.ArgumentParser:
-    """The parser of a command, for one class of task objects where it has a task."""
-    doc = inspect.getdoc(command.verb) or ""
-    description = (command.about or re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0]).strip()
+def make_parser(prog: str, command: Command, task: str | None = None) -> argparse.ArgumentParser:
+    """The parser of a command, with the flags of one task where it has tasks."""
+    description = re.split(r"\n(?=Args:|Returns:|Raises:)", inspect.getdoc(command.verb) or "")[0].strip()
+    first = [prog] if task is None else [prog, task]
+    if command.tasks is not None and task is None:
+        first.append("[TASK]" if command.partial_task else "TASK")
+        description += f"\n\nTASK is one of {', '.join(command.tasks())}. {prog} TASK --help shows its flags, too."
     parser = argparse.ArgumentParser(
         prog=prog,
-        usage=" ".join([prog, *(name.upper() for name in command.positional), "[flags]"]),
+        usage=" ".join([*first, *(name.upper() for name in command.positional), "[flags]"]),
         description=description.replace("``", ""),
         epilog=textwrap.dedent(command.epilog).strip() or None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         exit_on_error=False,
     )
-    groups = {(): parser.add_argument_group("arguments")}
-    task_flags = [] if task_class is None else [*flags_of(task_class)]
-    if command.partial_task and isinstance(task_class, type):
-        fixed = fixed_by_model(task_class)
-        task_flags = [flag for flag in task_flags if flag.path[-1] not in fixed]
-    own = {flag.name for flag in task_flags}
-    for flag in flags_of(command.verb, command.positional):
-        if (flag.path == ("task",) and command.tasks is not None) or flag.name in own:
-            continue
-        group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
-        groups[flag.path[:-1]] = group
-        _add_flag(group, flag, flag.path[0] in command.positional and len(flag.path) == 1)
-    if task_class is not None:
-        group = parser.add_argument_group(f"the task, {task_class.__name__}")
-        for flag in task_flags:
-            _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)))
+    flags = command.flags(task).values()
+    groups = {name: parser.add_argument_group(name) for name in dict.fromkeys(flag.group for flag in flags)}
+    for flag in flags:
+        _add_flag(groups[flag.group], flag)
     others = parser.add_argument_group("configuration")
     text = "YAML or JSON with values of flags; flags override it, and a later file an earlier one"
     if command.presets is not None:
@@ -228,42 +196,21 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     return parser
 
 
-def _add_flag(group, flag: Flag, is_positional: bool = False) -> None:
+def _add_flag(group, flag: Flag) -> None:
     text = flag.help.replace("%", "%%").replace("``", "")
     if flag.default is not REQUIRED and flag.default not in (None, (), " "):
         text += f" (default: {to_json(flag.default)})"
     item = _item_type(flag.annotation)
     options = {"default": argparse.SUPPRESS, "help": text}
-    if is_positional:
-        options["nargs"] = "*" if item is not None else "?"
-        group.add_argument(".".join(flag.path), metavar=flag.path[-1].upper(), type=_parse_item(flag, item), **options)
-        return
-    string = f"--{flag.name}"
     if _accepts(flag.annotation, bool):
-        group.add_argument(string, dest=".".join(flag.path), action=argparse.BooleanOptionalAction, **options)
+        group.add_argument(flag.string, action=argparse.BooleanOptionalAction, **options)
         return
-    if item is not None:
-        options["nargs"] = "+"
-        if _accepts(flag.annotation, str):
-            options["action"] = _WordOrList
-    group.add_argument(
-        string,
-        dest=".".join(flag.path),
-        metavar=_metavar(item or flag.annotation),
-        type=_parse_item(flag, item),
-        **options,
-    )
-
-
-class _WordOrList(argparse.Action):
-    """For options that take a string or a list of strings: one word is the string."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
-
-
-def _parse_item(flag: Flag, item):
-    return flag.parse if item is None else dataclasses.replace(flag, annotation=item).parse
+    options["type"] = functools.partial(read_word, annotation=item or flag.annotation)
+    if flag.is_positional:
+        group.add_argument(flag.name, metavar=flag.string, nargs="*" if item else "?", **options)
+    else:
+        metavar = _metavar(item or flag.annotation)
+        group.add_argument(flag.string, metavar=metavar, nargs="+" if item else None, **options)
 
 
 def _metavar(annotation) -> str:
@@ -281,140 +228,110 @@ def _metavar(annotation) -> str:
 def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
     """The arguments of the verb that the words of a command line mean, and the parsed words.
 
-    ``--help`` and ``--print-config`` end the program, and a wrong flag or value does with status 2, after one line.
+    ``--help`` and ``--print-config`` end the program.
+
+    Raises:
+        ValueError, OSError, argparse.ArgumentError: the command line, or a configuration file that it names, is wrong.
     """
-    parameters = inspect.signature(command.verb).parameters
-    beam_flags = []
-    if "beam_flags" in parameters and "--" in argv:
-        end = list(argv).index("--")
-        argv, beam_flags = argv[:end], list(argv[end + 1 :])
-    config = _config_of(command, argv)
-    task_class, argv = None, list(argv)
-    if command.tasks is not None:
-        if config.get("task") is None:
-            config.pop("task", None)
-        if not isinstance(fields := config.get("task", {}), Mapping):
-            raise ValueError(
-                f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}"
-            )
-        if name := fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
-            config["task"] = {"task": "glue", "name": name}
-        task_class, prog, argv = _choose_task(prog, command, argv, config)
-    parser = make_parser(prog, command, task_class)
-    words = parse_words(parser, argv)
-    values = dict(config)
-    if beam_flags:
-        values["beam_flags"] = beam_flags
-    if command.tasks is not None and "task" in values:
-        values["task"] = {name: value for name, value in values["task"].items() if name != "task"}
-    for dest, value in vars(words).items():
-        place, _, field = dest.rpartition(".")
-        if dest in ("config", "print_config", "json"):
-            continue
-        if place == "task":
-            values["task"] = {**values.get("task", {}), field: value}
-        else:
-            values[field] = value
-    try:
-        values = grouped(command.verb, values)
-    except TypeError as error:
-        raise ValueError(f"--config {' '.join(words.config)}: {error}") from None
-    if task_class is not None:
-        fields = values.get("task", {})
-        if unknown := sorted(set(fields) - set(inspect.signature(task_class).parameters)):
-            raise ValueError(f"--config {' '.join(words.config)}: {task_class.__name__} has no field `{unknown[0]}`")
-        values["task"] = fields if command.partial_task and isinstance(task_class, type) else task_class(**fields)
-    for name, parameter in parameters.items():
-        if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
-            flag = name.upper() if name in command.positional else f"--{name.replace('_', '-')}"
-            refuse(f"{flag} is required. See {prog} --help")
+    argv, beam_flags = list(argv), []
+    if "--" in argv and "beam_flags" in inspect.signature(command.verb).parameters:
+        end = argv.index("--")
+        argv, beam_flags = argv[:end], argv[end + 1 :]
+    values, files = _read_configs(argv, command.presets)
+    task = None if command.tasks is None else _choose_task(command, argv, values)
+    flags = command.flags(task)
+    words, unknown = make_parser(prog, command, task).parse_known_args(argv)
+    prog = prog if task is None else f"{prog} {task}"
+    if unknown:
+        word = unknown[0].split("=")[0]
+        kind = "flag" if word.startswith("-") else "argument"
+        strings = [flag.string for flag in flags.values()]
+        raise ValueError(f"unknown {kind} {word}. {suggest(word, strings, f'See {prog} --help')}")
+    if wrong := [name for name in values if name not in flags]:
+        raise ValueError(f"--config {' '.join(files)}: unknown option `{wrong[0]}`. {suggest(wrong[0], flags)}")
+    for name, flag in flags.items():
+        if name in words:
+            values[name] = getattr(words, name)
+            if isinstance(values[name], list) and len(values[name]) == 1 and _accepts(flag.annotation, str):
+                (values[name],) = values[name]  # of a string or a list of strings
+        if name in values:
+            values[name] = check_option(prog, name, values[name], flag.annotation)
+        elif flag.default is REQUIRED:
+            raise ValueError(f"{flag.string} is required. See {prog} --help")
     if words.print_config:
-        print_config(command, values, task_class)
+        _print_config(flags.values(), values, task)
         sys.exit()
-    return values, words
+    fields = {name: values.pop(name) for name, flag in flags.items() if flag.group == "task" and name in values}
+    call = grouped(command.verb, values)
+    if task is not None:
+        call["task"] = fields if command.takes_fields(task) else command.tasks()[task](**fields)
+    if beam_flags:
+        call["beam_flags"] = beam_flags
+    return call, words
 
 
-def _config_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """The values of all configuration files of a command line; a later one overrides an earlier one."""
+def _read_configs(argv: Sequence[str], presets: pathlib.Path | None) -> tuple[dict[str, Any], list[str]]:
+    """The values of all configuration files, of which a later one overrides an earlier one; and the files' names."""
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     reader.add_argument("--config", action="append", default=[])
-    config = {}
-    with contextlib.suppress(argparse.ArgumentError):  # a flag without a file, which the command's parser refuses
-        for name in reader.parse_known_args(argv)[0].config:
-            preset = command.presets and command.presets / f"{name}.yaml"
-            config |= read_config(preset if preset and preset.is_file() else name)
-    return config
+    files = reader.parse_known_args(argv)[0].config
+    values = {}
+    for file in files:
+        preset = presets and presets / f"{file}.yaml"
+        values |= read_config(preset if preset and preset.is_file() else file)
+    return values, files
 
 
-def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
+def _choose_task(command: Command, argv: list[str], config: dict[str, Any]) -> str | None:
+    """The task's name: the first word, which is taken from `argv`, or that of the configuration.
+
+    In the configuration, the task's fields become values beside the others.
+    """
+    fields = config.pop("task", None) or {}
+    if not isinstance(fields, Mapping):
+        raise ValueError(f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}")
+    if fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
+        fields = {"task": "glue", "name": fields["glue"]}
+    config |= {name: value for name, value in fields.items() if name != "task"}
     tasks = command.tasks()
     if argv and argv[0] in tasks:
-        return tasks[argv[0]], f"{prog} {argv[0]}", argv[1:]
-    if config.get("task", {}).get("task") in tasks:
-        return tasks[config["task"]["task"]], prog, argv
-    is_required = inspect.signature(command.verb).parameters["task"].default is REQUIRED
-    if argv in (["--help"], ["-h"]):
-        usage = f"{prog} TASK [--help] [flags]"
-        parser = argparse.ArgumentParser(prog=prog, description=command.summary, usage=usage)
-        parser.add_argument("task", metavar="TASK", help=", ".join(tasks))
-        parser.parse_args(["--help"])
-    if is_required:
-        if not argv:
-            refuse(f"TASK is required. See {prog} --help")
-        meant = suggest(argv[0], tasks, f"Known: {', '.join(tasks)}")
-        refuse(f"{prog}: unknown {argv[0]!r}. {meant}")
-    return None, prog, argv
+        return argv.pop(0)
+    if fields.get("task") in tasks:
+        return fields["task"]
+    if inspect.signature(command.verb).parameters["task"].default is REQUIRED and argv not in (["--help"], ["-h"]):
+        raise ValueError(f"A task comes first. {suggest(argv[0] if argv else '', tasks)}")
+    return None
 
 
-def print_config(command: Command, values: Mapping[str, Any], task_class: type | None) -> None:
+def _print_config(flags: Iterable[Flag], values: Mapping[str, Any], task: str | None) -> None:
     """Prints the values of all flags, given or by default, as YAML that ``--config`` takes."""
     import yaml
 
-    full = _all_values(command, values)
-    if task_class is not None:
-        task = values["task"]
-        if isinstance(task, Mapping):  # some fields of it
-            task = {"task": next(word for word, load in command.tasks().items() if load is task_class), **task}
-        else:
-            task = task.to_dict()
-        full["task"] = json.loads(json.dumps(to_json(task)))
-    print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
+    shown: dict[str, Any] = {} if task is None else {"task": {"task": task}}
+    for flag in flags:
+        value = to_json(values.get(flag.name, flag.default))
+        if flag.group != "task":
+            shown[flag.name] = value
+        elif flag.name in values or value is not None:
+            shown["task"][flag.name] = value
+    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), end="")
 
 
-def _all_values(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all flags by name, given or by default, as JSON holds them."""
-    flat = {}
-    for flag in flags_of(command.verb, command.positional):
-        place, *field = flag.path
-        value = getattr(values[place], field[0]) if field and place in values else values.get(place, flag.default)
-        if value is not REQUIRED:
-            flat[flag.path[-1]] = to_json(value)
-    return flat
-
-
-def execute(command: Command, argv: Sequence[str], prog: str, call: dict[str, Any] | None = None) -> Any:
-    """Calls the verb that the words of a command line mean, and prints its report; returns its result.
-
-    `call` receives the verb's arguments before it is called. A `UserError` ends the program with one line.
-    """
-    with one_line_errors(), user_errors():
-        values, words = parse_call(prog, command, argv)
-        if call is not None:
-            call |= values
-        if command.resumes and values.get("output") is None and not values.get("dry_run"):
-            _LOGGER.warning("no --output: no checkpoint and no model will be stored")
-        result = command.verb(**values)
-    if command.report is not None:
-        command.report(result)
-    if command.as_json is not None and words.json:
-        print(json.dumps(command.as_json(result), ensure_ascii=False))
-    if command.failed is not None and command.failed(result):
-        sys.exit(1)
-    return result
+def refuse(message: object) -> NoReturn:
+    """Ends the program after a wrong command line: with one line, and status 2."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
     """Runs a typed function, or a `Command`, as the program that the words of the command line mean.
+
+    What a user can fix ends the program with one line, and so does an external cause of failure: a signal, divergence,
+    a disk error, a lost worker, a damaged input, too little memory. Before, partial files are removed and the current
+    training step is finished and saved; a second signal ends the program at once.
+
+    Returns:
+        What the function returned.
 
     Example::
 
@@ -424,45 +341,41 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
         if __name__ == "__main__":
             run_command(main)
     """
-    command = command if isinstance(command, Command) else Command(verb=command)
-    words = sys.argv[1:] if argv is None else argv
-    prog = prog or pathlib.Path(sys.argv[0]).name
-    call = {}
-    main = functools.partial(execute, command, words, prog, call)
-    return run_program(main, lambda: command.resumes and call.get("output") is not None and not call.get("dry_run"))
-
-
-def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: False) -> Any:
-    """Runs `main` as a program in which external causes of failure end with one line.
-
-    These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
-    status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
-    and the current training step is finished and saved; a second signal ends it at once. `resumes`: function that
-    says whether the same command resumes a run from its checkpoints.
-    """
-    from kbert.training.console import log_to_console
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
 
     take_signals(interrupt)
+    command = command if isinstance(command, Command) else Command(verb=command)
+    resumes = False
     try:
+        from kbert.training.console import log_to_console
+
         log_to_console()  # before TensorFlow is imported
         from kbert.training.workers import named_losses
 
-        with one_line_errors(), named_losses():
-            return main()
+        try:
+            values, words = parse_call(
+                prog or pathlib.Path(sys.argv[0]).name, command, sys.argv[1:] if argv is None else argv
+            )
+        except (argparse.ArgumentError, ValueError, OSError) as error:
+            refuse(error)
+        resumes = command.resumes and values.get("output") is not None and not values.get("dry_run")
+        if command.resumes and values.get("output") is None and not values.get("dry_run"):
+            _LOGGER.warning("no --output: no checkpoint and no model will be stored")
+        with user_errors(), named_losses():
+            result = command.verb(**values)
+        if command.report is not None:
+            command.report(result)
+        if command.as_json is not None and words.json:
+            print(json.dumps(command.as_json(result), ensure_ascii=False))
+    except UserError as error:
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt as error:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
-            hint = " The same command resumes the run." if resumes() else " No partial files were left."
-            print(f"\nInterrupted by {stopped.number.name}.{hint}", file=sys.stderr, flush=True)
+            hint = "The same command resumes the run." if resumes else "No partial files were left."
+            print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
-
-
-@contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Ends the program with one line, without a traceback, after a `UserError`."""
-    try:
-        yield
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    if command.failed is not None and command.failed(result):
+        sys.exit(1)
+    return result

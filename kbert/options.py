@@ -31,7 +31,6 @@ CorpusFormat = Literal["auto", "lines", "prose", "wikiextractor"]
 Fraction = Annotated[float, Bounds("[0, 1]")]
 NonzeroFraction = Annotated[float, Bounds("(0, 1]")]
 FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
-Peak = Annotated[float, Bounds("(0, inf)", "the peak learning rate")]
 
 NOT_RECORDED = "not recorded"  # Annotated[…, NOT_RECORDED]: not in settings.json, such as where a run writes
 

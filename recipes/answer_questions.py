@@ -16,7 +16,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.preprocessing import SpanPreprocessor
 from kbert.tasks.span.evaluation import span_windows
 from kbert.tasks.training_data import training_dataset, window_rows
@@ -34,7 +34,7 @@ def answer_questions(
     sequence_length: Count = 384,
     doc_stride: Count = 128,
     max_query_length: Count = 64,
-    learning_rate: Peak = 5e-5,
+    learning_rate: Positive = 5e-5,
     seed: Natural = 0,
 ) -> dict:
     """Fine-tunes on questions of SQuAD's format, and scores the answers by its rules.
@@ -100,7 +100,7 @@ def answer_questions(
     return scores
 
 
-COMMAND = Command(verb=answer_questions, resumes=True, about=__doc__)
+COMMAND = Command(verb=answer_questions, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -14,7 +14,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.preprocessing import TextPreprocessor
 from kbert.tasks.training_data import example_rows, training_dataset
 from kbert.training import ExactResume
@@ -30,7 +30,7 @@ def classify(
     epochs: Count = 3,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    learning_rate: Peak = 5e-5,
+    learning_rate: Positive = 5e-5,
     seed: Natural = 0,
 ) -> dict:
     """Fine-tunes on a table of labelled texts, of which a tenth is held out.
@@ -88,7 +88,7 @@ def classify(
     return scores
 
 
-COMMAND = Command(verb=classify, resumes=True, about=__doc__)
+COMMAND = Command(verb=classify, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -19,7 +19,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.checks import check_directory
 from kbert.cli import Command, run_command
-from kbert.options import Count, Distillation, Fraction, Natural, Peak, Positive
+from kbert.options import Count, Distillation, Fraction, Natural, Positive
 from kbert.weights.source import open_checkpoint
 
 
@@ -35,8 +35,8 @@ def distill(
     epochs: Positive = 3.0,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    teacher_rate: Peak = 5e-5,
-    student_rate: Peak = 3e-4,
+    teacher_rate: Positive = 5e-5,
+    student_rate: Positive = 3e-4,
     teacher_temperature: Positive = 2.0,
     hard_fraction: Fraction = 0.5,
 ) -> dict:
@@ -105,7 +105,7 @@ def distill(
     return results
 
 
-COMMAND = Command(verb=distill, resumes=True, about=__doc__)
+COMMAND = Command(verb=distill, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

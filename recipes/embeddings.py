@@ -21,7 +21,7 @@ from kbert.cli import Command, run_command
 from kbert.corpus import find_files, read_documents
 from kbert.corpus.corpus_files import open_texts
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, FractionBelowOne, Natural, Peak, Positive, record
+from kbert.options import Count, FractionBelowOne, Natural, Positive, record
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 from kbert.training import ExactResume
 
@@ -52,7 +52,7 @@ def train_embeddings(
     examples: Count = 20_000,
     batch_size: Count = 64,
     sequence_length: Count = 64,
-    learning_rate: Peak = 3e-5,
+    learning_rate: Positive = 3e-5,
     dropout: FractionBelowOne = 0.1,
     temperature: Positive = 0.05,
     seed: Natural = 0,
@@ -116,7 +116,7 @@ def train_embeddings(
     return {"before": before, "after": after}
 
 
-COMMAND = Command(verb=train_embeddings, resumes=True, about=__doc__)
+COMMAND = Command(verb=train_embeddings, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -21,7 +21,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import ClassificationLoss
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.training import ExactResume
 
@@ -48,7 +48,7 @@ def features_bilstm(
     epochs: Count = 10,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    learning_rate: Peak = 1e-3,
+    learning_rate: Positive = 1e-3,
     seed: Natural = 0,
 ) -> dict[str, float]:
     """Trains taggers on a frozen encoder's features, and scores entities as conlleval does.
@@ -149,7 +149,7 @@ def batches_of(text, batch_size: int, seed: int, epoch: int) -> np.ndarray:
     return random.permutation(order[np.argsort(lengths, kind="stable")].reshape(-1, batch_size))
 
 
-COMMAND = Command(verb=features_bilstm, resumes=True, about=__doc__)
+COMMAND = Command(verb=features_bilstm, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -15,7 +15,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
 from kbert.tasks.training_data import training_dataset
@@ -31,7 +31,7 @@ def find_entities(
     epochs: Count = 3,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    learning_rate: Peak = 5e-5,
+    learning_rate: Positive = 5e-5,
     seed: Natural = 0,
 ) -> dict:
     """Fine-tunes on words with tags, and scores entities as conlleval does.
@@ -85,7 +85,7 @@ def find_entities(
     return scores
 
 
-COMMAND = Command(verb=find_entities, resumes=True, about=__doc__)
+COMMAND = Command(verb=find_entities, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -74,7 +74,7 @@ def is_capitalized(word: str) -> bool:
     return word[0].isupper() and word != "I"
 
 
-COMMAND = Command(verb=find_names, positional=("corpus",), about=__doc__)
+COMMAND = Command(verb=find_names, positional=("corpus",), epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -131,7 +131,7 @@ def most_frequent(task, directory: PathLike) -> str:
     return f"{train.baseline():.3f}" if train.regression else train.label_names[train.baseline()]
 
 
-COMMAND = Command(verb=glue_submission, about=__doc__)
+COMMAND = Command(verb=glue_submission, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -66,7 +66,7 @@ def gpu_rows(
     write_json(output / "rows.json", about)
 
 
-COMMAND = Command(verb=gpu_rows, positional=("records",), about=__doc__)
+COMMAND = Command(verb=gpu_rows, positional=("records",), epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -18,7 +18,7 @@ from kbert.cli import Command, run_command
 from kbert.config import default_max_predictions
 from kbert.corpus import Records
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.pretraining import pretraining_dataset
 from kbert.pretraining.run.pretrain import SIZES
 from kbert.training import ExactResume, choose_hardware
@@ -33,7 +33,7 @@ def pretrain(
     steps_per_epoch: Count = 500,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    learning_rate: Peak = 1e-4,
+    learning_rate: Positive = 1e-4,
     seed: Natural = 0,
     strategy: str = "auto",
 ) -> dict:
@@ -98,7 +98,7 @@ def pretrain(
     return history.history
 
 
-COMMAND = Command(verb=pretrain, resumes=True, about=__doc__)
+COMMAND = Command(verb=pretrain, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -122,7 +122,7 @@ def pretrain_on_gpu(
         write_models(output / mixture.replace("/", "-"), loop, kept, history, best, vocabulary, chosen, about)
 
 
-COMMAND = Command(verb=pretrain_on_gpu, positional=("rows",), about=__doc__)
+COMMAND = Command(verb=pretrain_on_gpu, positional=("rows",), epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -56,7 +56,7 @@ def pretrain(
     return history.history
 
 
-COMMAND = Command(verb=pretrain, about=__doc__)
+COMMAND = Command(verb=pretrain, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -177,7 +177,7 @@ def accuracy_table(metrics):
     return "\n".join(lines)
 
 
-COMMAND = Command(verb=quickstart, about=__doc__)
+COMMAND = Command(verb=quickstart, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

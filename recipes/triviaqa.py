@@ -76,7 +76,7 @@ def find_answer(context: str, aliases: Iterable[str]) -> tuple[int, int]:
     return -1, -1
 
 
-COMMAND = Command(verb=triviaqa, about=__doc__)
+COMMAND = Command(verb=triviaqa, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

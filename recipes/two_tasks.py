@@ -17,7 +17,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak, record
+from kbert.options import Count, Natural, Positive, record
 from kbert.preprocessing import TextPreprocessor
 from kbert.training import ExactResume
 
@@ -33,7 +33,7 @@ def two_tasks(
     epochs: Count = 3,
     batch_size: Count = 32,
     sequence_length: Count = 128,
-    learning_rate: Peak = 5e-5,
+    learning_rate: Positive = 5e-5,
     seed: Natural = 0,
 ) -> dict:
     """Fine-tunes one encoder on two columns of a table, of which a tenth is held out.
@@ -115,7 +115,7 @@ def two_tasks(
     return scores
 
 
-COMMAND = Command(verb=two_tasks, resumes=True, about=__doc__)
+COMMAND = Command(verb=two_tasks, resumes=True, epilog=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

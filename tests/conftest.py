@@ -53,7 +53,7 @@ def apache_beam():
 
 @pytest.fixture(autouse=True)
 def _propagate():
-    """`log_to_console`, which `import_recipe` calls, keeps kbert's lines from the fixture caplog."""
+    """`log_to_console`, which `run_command` calls, keeps kbert's lines from the fixture caplog."""
     logging.getLogger("kbert").propagate = True
 
 

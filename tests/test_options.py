@@ -17,7 +17,7 @@ from kbert.options import (
     NonzeroFraction,
     Optimization,
     Options,
-    Peak,
+    Positive,
     checked,
     grouped,
     option_help,
@@ -55,7 +55,7 @@ def train(
     steps: Count = 3,
     keep: Literal["best", "last"] = "best",
     evaluate_every: Literal["epoch"] | Count | None = "epoch",
-    learning_rate: Peak = 1e-4,
+    learning_rate: Positive = 1e-4,
     names: list[str] | None = None,
     masking: Masking = Masking(),
     is_dry: bool = False,
@@ -93,9 +93,9 @@ def test_a_wrong_value_is_an_error_that_names_the_argument():
         ("keep", "worst", r"one of \('best', 'last'\).*Received: "),
         ("evaluate_every", 0, "'epoch', a positive integer or None.*Received: "),
         ("evaluate_every", False, "'epoch', a positive integer or None.*Received: "),
-        ("learning_rate", 10**400, r"a number in \(0, inf\), the peak.*Received: "),
-        ("learning_rate", float("nan"), r"a number in \(0, inf\), the peak.*Received: "),
-        ("learning_rate", lambda step: step, r"a number in \(0, inf\), the peak.*Received: "),
+        ("learning_rate", 10**400, r"a number in \(0, inf\). Received: "),
+        ("learning_rate", float("nan"), r"a number in \(0, inf\). Received: "),
+        ("learning_rate", lambda step: step, r"a number in \(0, inf\). Received: "),
         ("names", "one", "a list, each item a string or None.*Received: "),
         ("names", [1], "a list, each item a string or None.*Received: "),
         ("masking", 0.15, "a Masking.*Received: "),
@@ -166,7 +166,3 @@ def test_recorded_settings_are_the_arguments_of_the_same_call():
     arguments = grouped(train, settings)
     assert (arguments["steps"], arguments["masking"]) == (5, Masking(mask_rate=0.5))
     assert train("model", **arguments)[0] == settings
-    with pytest.raises(TypeError, match="unknown option `mask_rat`. Did you mean `mask_rate`"):
-        grouped(train, {"mask_rat": 0.5})
-    with pytest.raises(TypeError, match="unknown option `masking`. Known: source, steps"):
-        grouped(train, {"masking": {"mask_rate": 0.5}})

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 import kbert
-from kbert.cli import flags_of
+from kbert.cli import make_parser
 from kbert.commands import COMMANDS
 
 VERBS = {f"kbert {word}": command.verb for word, command in COMMANDS.items()}
@@ -30,10 +30,13 @@ def test_a_verb_has_a_body_that_one_can_follow(name):
     assert len([line for line in lines if line.strip()]) <= LONGEST
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_every_flag_has_a_name_of_its_own(name):
-    names = [flag.name for flag in flags_of(VERBS[name])]
-    assert sorted(set(names)) == sorted(names)
+@pytest.mark.parametrize("word", COMMANDS)
+def test_every_flag_has_a_name_of_its_own(word):
+    command = COMMANDS[word]
+    for task in command.tasks() if command.tasks else [None]:
+        flags = make_parser(word, command, task)._actions
+        names = [string for flag in flags for string in flag.option_strings or [flag.dest]]
+        assert sorted(set(names)) == sorted(names)
 
 
 SCRIPT = """

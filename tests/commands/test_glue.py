@@ -5,6 +5,7 @@ import importlib
 import inspect
 import io
 import json
+import re
 import shutil
 import types
 
@@ -62,7 +63,7 @@ def defaults(function):
 
 
 @pytest.mark.parametrize("words", [(), ("glue",)])
-def test_settings_of_a_run_are_a_configuration(mrpc, words):
+def test_settings_of_a_run_are_a_configuration(mrpc, words, capsys):
     (path,) = (mrpc[0] / "MRPC").glob("rate-*/settings.json")
     values, _ = parse_call("kbert finetune", COMMANDS["finetune"], [*words, "--config", str(path)])
     settings = read_json(path)
@@ -70,8 +71,9 @@ def test_settings_of_a_run_are_a_configuration(mrpc, words):
     assert again | {"task": values["task"].to_dict()} == settings
     task = values["task"]
     assert len(task.examples(values["train"])) == 60 and len(task.examples(values["dev"], dev=True)) == 20
-    with pytest.raises(SystemExit, match="error: --config .*settings.json: Tagging has no field `name`"):
+    with pytest.raises(SystemExit, match="2"):
         run_kbert("finetune", "tagging", "--config", path, "--output", path.parent / "other")
+    assert re.search("error: --config .*settings.json: unknown option `name`", capsys.readouterr().err)
 
 
 def test_one_run_of_a_pair_task(mrpc):

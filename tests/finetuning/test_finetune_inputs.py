@@ -209,7 +209,7 @@ def test_wrong_options_are_named(init):
         ("epochs", "3", r"a number in \(0, inf\).* Received: '3'"),
         ("optimization", {"layer_decay": "x"}, r"an Optimization. Received: \{\'layer_decay\': \'x\'\}"),
         ("batch_size", None, "a positive integer. Received: None"),
-        ("learning_rate", lambda step: 1e-3, r"a number in \(0, inf\), the peak learning rate. Received: <f"),
+        ("learning_rate", lambda step: 1e-3, r"a number in \(0, inf\). Received: <f"),
         ("keep", "first", r"one of \('best', 'last'\)"),
         ("evaluate_every", "day", ""),
         # what would be ignored

@@ -7,17 +7,15 @@ import subprocess
 import sys
 
 from helpers.paths import ROOT
-from kbert.cli import execute
+from kbert.cli import run_command
 from kbert.commands import COMMANDS
-from kbert.training.console import log_to_console
 
 RECIPES = ROOT / "recipes"
 FINETUNED = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
 
 
 def import_recipe(name):
-    """The module recipes/<name>.py; kbert's log goes to standard error, as when it is run as a script."""
-    log_to_console()
+    """The module recipes/<name>.py."""
     if str(RECIPES) not in sys.path:
         sys.path.insert(0, str(RECIPES))
     return importlib.import_module(name)
@@ -34,13 +32,12 @@ def as_flags(**given):
 
 def run_recipe(name, *arguments):
     """Runs a recipe here; starting TensorFlow anew would take longer than most tests."""
-    return execute(import_recipe(name).COMMAND, [str(argument) for argument in arguments], name)
+    return run_command(import_recipe(name).COMMAND, [str(argument) for argument in arguments], name)
 
 
 def run_kbert(word, *arguments):
     """Runs a command of ``kbert`` here; returns the result of its verb."""
-    log_to_console()
-    return execute(COMMANDS[word], [str(argument) for argument in arguments], f"kbert {word}")
+    return run_command(COMMANDS[word], [str(argument) for argument in arguments], f"kbert {word}")
 
 
 def run_kbert_alone(*arguments, **environment):

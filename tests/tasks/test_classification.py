@@ -8,7 +8,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.cli import execute
+from kbert.cli import run_command
 from kbert.commands.finetuning import COMMANDS
 from kbert.options import Optimization
 from kbert.tasks.labelled_text import LabelledText
@@ -181,7 +181,7 @@ def test_label_columns_are_trained_evaluated_and_predicted(init, tmp_path):
         tmp_path / "run",
     )
     steps = ("--steps", 2, "--batch-size", 8, "--sequence-length", 9)
-    run = execute(COMMANDS["finetune"], ["classification", *map(str, (*given, *steps))], "kbert finetune")
+    run = run_command(COMMANDS["finetune"], ["classification", *map(str, (*given, *steps))], "kbert finetune")
     assert run.pipeline.answers.labels == ("good", "film") and run.pipeline.model.multi_label
     scores = kbert.evaluate(tmp_path / "run", examples=table)
     assert scores["loss"] == pytest.approx(run.metrics["dev"]["loss"], rel=1e-5)

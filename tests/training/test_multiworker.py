@@ -177,7 +177,7 @@ TRAINING = """
 import json, os, sys
 from helpers import tiny_pretraining as tiny
 from kbert.training.hardware import choose_hardware
-from kbert.cli import run_program
+from kbert.cli import run_command
 
 output, kill_at = sys.argv[1], int(sys.argv[2])
 
@@ -191,7 +191,7 @@ def main():
     if hardware.is_chief:
         tiny.np.savez(os.path.join(output, "weights.npz"), *model.get_weights())
 
-run_program(main, resumes=lambda: True)
+run_command(main, [])
 """
 
 

@@ -244,24 +244,10 @@ def test_a_signal_while_a_file_is_written_leaves_none(monkeypatch, capsys, tmp_p
     monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
     monkeypatch.setattr(sys, "argv", ["recipe.py"])
     with pytest.raises(SystemExit) as stop:
-        program.run_program(lambda: write_features(tmp_path / "new" / "features.jsonl", texts(), [-1]))
+        program.run_command(lambda: write_features(tmp_path / "new" / "features.jsonl", texts(), [-1]), [])
     assert stop.value.code == STATUS[signal.SIGTERM]
     assert capsys.readouterr().err == "\nInterrupted by SIGTERM. No partial files were left.\n"
     assert not list(tmp_path.rglob("*.jsonl*"))
-
-
-@pytest.mark.parametrize(
-    "resumes, hint", [(True, "The same command resumes the run."), (False, "No partial files were left.")]
-)
-def test_the_line_says_what_is_left(monkeypatch, capsys, resumes, hint):
-    def main():
-        raise Interrupted(signal.SIGTERM)
-
-    monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
-    with pytest.raises(SystemExit) as stop:
-        program.run_program(main, resumes=lambda: resumes)
-    assert stop.value.code == STATUS[signal.SIGTERM]
-    assert capsys.readouterr().err == f"\nInterrupted by SIGTERM. {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -279,8 +265,9 @@ def test_a_run_without_output_is_not_resumed(monkeypatch, capsys, tmp_path, flag
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("output: runs/1")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stop:
         program.run_command(program.Command(verb=train, resumes=True), flags, "train")
+    assert stop.value.code == STATUS[signal.SIGTERM]
     warning = "" if flags else "no --output: no checkpoint and no model will be stored\n"
     assert capsys.readouterr().err == f"{warning}\nInterrupted by SIGTERM. {hint}\n"
 
@@ -301,7 +288,7 @@ def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypa
     monkeypatch.setattr(sys, "argv", ["recipe.py"])
     monkeypatch.setattr(sys, "unraisablehook", lambda ignored: print("shown", file=sys.stderr))
     with pytest.raises(SystemExit) as stop:
-        program.run_program(main)
+        program.run_command(main, [])
     assert stop.value.code == STATUS[signal.SIGINT]
     assert capsys.readouterr().err == "\nInterrupted by SIGINT. No partial files were left.\n"
 
@@ -314,7 +301,7 @@ def test_a_signal_while_a_program_is_imported(number, module):
         pytest.skip("not installed")
     script = """
     import os, signal, sys, time
-    from kbert.cli import run_program
+    from kbert.cli import run_command
 
     class Killer:
         def find_spec(self, name, path=None, target=None):
@@ -327,7 +314,7 @@ def test_a_signal_while_a_program_is_imported(number, module):
         time.sleep(600)
 
     sys.meta_path.insert(0, Killer())
-    run_program(main)
+    run_command(main, [])
     """
     command = [sys.executable, "-c", textwrap.dedent(script), str(int(number)), module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -346,14 +333,14 @@ def test_a_signal_waits_for_an_import_and_the_second_does_not(tmp_path):
     )
     script = """
     import sys, time
-    from kbert.cli import run_program
+    from kbert.cli import run_command
 
     def main():
         sys.path.insert(0, sys.argv[1])
         import slow
         time.sleep(600)
 
-    run_program(main)
+    run_command(main, [])
     """
     command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
     once, twice = (subprocess.run([*command, str(n)], capture_output=True, text=True, timeout=300) for n in (1, 2))

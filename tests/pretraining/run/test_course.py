@@ -58,7 +58,7 @@ def test_what_does_not_go_together(records):
         ({"left_to_right": True, "whole_word": True}, "masks none"),
         ({"left_to_right": True, "masking": Masking(names="names.txt")}, "masks none. Received: .*names.txt"),
         ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
-        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak learning rate. Received: <kbert"),
+        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, r"a number in \(0, inf\). Received: <kbert"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"vocabulary": "vocab.txt"}, "records have a vocabulary of their own"),
         ({"lowercase": False}, "`lowercase` goes with a `vocabulary` file"),

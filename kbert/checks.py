@@ -27,29 +27,25 @@ def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
     annotations are not checked.
     """
     try:
-        return convert(value, annotation)
-    except Unfit:
-        raise ValueError(f"{owner}: `{name}` {must_be(annotation, value)}") from None
+        return _convert(value, annotation)
+    except _Unfit:
+        must_be = f"`{name}` must be {describe_type(annotation)}"
+        raise ValueError(f"{owner}: {must_be}. Received: {shown(value)}") from None
 
 
-def must_be(annotation: Any, value: Any) -> str:
-    """The end of a message about a value that does not have the type: "must be …. Received: …"."""
-    return f"must be {describe_type(annotation)}. Received: {shown(value)}"
-
-
-class Unfit(Exception):
+class _Unfit(Exception):
     """A value is not of the type."""
 
 
-def convert(value: Any, annotation: Any) -> Any:
-    """The value in the type, as `check_option` returns it; `Unfit` if it is not of the type."""
+def _convert(value: Any, annotation: Any) -> Any:
+    """The value in the type; `_Unfit` if it is not of the type."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is Annotated:
-        value = convert(value, arguments[0])
+        value = _convert(value, arguments[0])
         for bounds in arguments[1:]:
             if isinstance(bounds, Bounds) and not _is_within(value, bounds.interval):
-                raise Unfit
+                raise _Unfit
         return value
     if origin in (typing.Union, types.UnionType):
         return _convert_to_one_of(value, arguments)
@@ -59,8 +55,8 @@ def convert(value: Any, annotation: Any) -> Any:
         return _convert_items(value, origin, arguments)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise Unfit
-        return {convert(key, arguments[0]): convert(item, arguments[1]) for key, item in value.items()}
+            raise _Unfit
+        return {_convert(key, arguments[0]): _convert(item, arguments[1]) for key, item in value.items()}
     return _convert_plain(value, annotation)
 
 
@@ -73,15 +69,15 @@ def _convert_plain(value, annotation):
         number = numbers.Integral if annotation is int else numbers.Real
         is_number = isinstance(value, number) and not isinstance(value, bool)
         if not is_number or not -math.inf < value < math.inf:
-            raise Unfit
+            raise _Unfit
         try:
             return annotation(value)
         except OverflowError:  # an integer beyond all floats
-            raise Unfit from None
+            raise _Unfit from None
     if annotation is None:
         annotation = type(None)
     if not isinstance(value, annotation):
-        raise Unfit
+        raise _Unfit
     return value
 
 
@@ -91,34 +87,34 @@ def _convert_bool(value):
     import numpy as np  # not above: the configuration is cheap to import
 
     if not isinstance(value, np.bool_):  # the string "no" would count as true
-        raise Unfit
+        raise _Unfit
     return bool(value)
 
 
 def _convert_to_one_of(value, annotations):
     for annotation in annotations:
         try:
-            return convert(value, annotation)
-        except Unfit:
+            return _convert(value, annotation)
+        except _Unfit:
             continue
-    raise Unfit
+    raise _Unfit
 
 
 def _convert_choice(value, choices):
     for choice in choices:
         if type(value) is type(choice) and value == choice:
             return value
-    raise Unfit
+    raise _Unfit
 
 
 def _convert_items(value, origin, annotations):
     if not isinstance(value, list | tuple):
-        raise Unfit
+        raise _Unfit
     if origin is tuple and annotations[-1:] != (Ellipsis,):
         if len(value) != len(annotations):
-            raise Unfit
-        return tuple(convert(item, inner) for item, inner in zip(value, annotations, strict=True))
-    items = [convert(item, annotations[0]) for item in value]
+            raise _Unfit
+        return tuple(_convert(item, inner) for item, inner in zip(value, annotations, strict=True))
+    items = [_convert(item, annotations[0]) for item in value]
     return tuple(items) if origin is tuple else items
 
 
@@ -171,31 +167,6 @@ def _is_within(value: float, interval: str) -> bool:
     return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
-def check_positive(owner: str, **values) -> dict[str, int]:
-    """The values as ints, by name; ValueError unless each is a positive integer, of Python or NumPy, and no bool."""
-    return check_integers(owner, 1, **values)
-
-
-def check_integers(owner: str, least: int, **values) -> dict[str, int]:
-    """The same of integers of at least `least`."""
-    annotation = Annotated[int, Bounds(f"[{least}, inf)")]
-    return {name: check_option(owner, name, value, annotation) for name, value in values.items()}
-
-
-def check_numbers(owner: str, interval: str, **values) -> dict[str, float]:
-    """The same of numbers in an interval, such as "[0, 1)" or "(0, inf)", as floats."""
-    annotation = Annotated[float, Bounds(interval)]
-    return {name: check_option(owner, name, value, annotation) for name, value in values.items()}
-
-
-def check_bool(value: Any, name: str) -> bool:
-    """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`."""
-    try:
-        return _convert_bool(value)
-    except Unfit:
-        raise ValueError(f"{name} {must_be(bool, value)}") from None
-
-
 def check_path(value: Any, name: str, expected: str = "a path") -> pathlib.Path:
     """The value as a path; TypeError unless it is a string or an `os.PathLike`."""
     if not isinstance(value, str | os.PathLike):
@@ -208,14 +179,9 @@ def check_directory(value: Any, name: str) -> pathlib.Path:
     path = check_path(value, name)
     here = path.absolute()
     nearest = next(place for place in (here, *here.parents) if place.exists() or place.is_symlink())
-    if not nearest.exists():
-        raise NotADirectoryError(
-            f"{name} must be a directory. Received: {path}; {nearest} is a link to "
-            f"{os.readlink(nearest)}, which does not exist. Create that directory, or remove the link."
-        )
     if not nearest.is_dir():
-        file = "which is a file" if nearest == here else f"but {nearest} is a file"
-        raise NotADirectoryError(f"{name} must be a directory. Received: {path}, {file}")
+        kind = "a file" if nearest.exists() else f"a link to {os.readlink(nearest)}, which does not exist"
+        raise NotADirectoryError(f"{name} must be a directory. Received: {path}; {nearest} is {kind}")
     return path
 
 
@@ -241,15 +207,11 @@ def check_output_file(
 
 def check_labels(labels: Any, owner: str, name: str = "labels") -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
-    import numpy as np  # as in `check_bool`
-
-    are_listed = isinstance(labels, list | tuple) or (isinstance(labels, np.ndarray) and labels.ndim == 1)
-    if not are_listed or not len(labels) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{owner}: `{name}` must be a list of strings. Received: {labels!r}")
-    labels = [str(label) for label in labels]  # an array's strings have a class of their own
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"{owner}: `{name}` must differ from each other. Received: {labels!r}")
-    return labels
+    listed = labels.tolist() if hasattr(labels, "tolist") else labels
+    listed = list(map(str, check_option(owner, name, listed, list[str])))  # NumPy's strings have a class of their own
+    if not 0 < len(set(listed)) == len(listed):
+        raise ValueError(f"{owner}: `{name}` must be different strings, at least one. Received: {shown(labels)}")
+    return listed
 
 
 def shown(value: Any, most: int = 80) -> str:

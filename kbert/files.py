@@ -13,16 +13,11 @@ import pathlib
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbert.aliases import PathLike
-from kbert.checks import check_bool
+from kbert.checks import check_option
 
-if TYPE_CHECKING:
-    import numpy as np
-
-_MOST = 5_000_000  # lists and objects in JSON that is no user's data
-_DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
 _LARGEST = 1 << 26  # bytes of JSON: a manifest of 100,000 shards has half of it
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # an old kernel, another file system
@@ -49,39 +44,18 @@ def check_file(path: pathlib.Path, expected: str) -> None:
         )
 
 
-def parse_json(text: str | bytes, where: str, *, most: int | None = _MOST, **options) -> Any:
-    """The value that JSON, in UTF-8 where it is bytes, stands for; messages begin with `where`.
-
-    It may have `most` lists and objects: empty ones take thirty times as much memory as their text.
-    """
-    openings = "[{" if isinstance(text, str) else (b"[", b"{")
-    if most is not None and (number := sum(map(text.count, openings))) > most:
-        raise ValueError(f"{where}: JSON may have at most {most:,} lists and objects. Received: up to {number:,}")
+def parse_json(text: str | bytes, where: str, **options) -> Any:
+    """The value that JSON, in UTF-8 where it is bytes, stands for; messages begin with `where`."""
     try:
-        value = json.loads(text, **options)
+        return json.loads(text, **options)
     except json.JSONDecodeError as error:
         line = f", line {error.lineno}" if error.lineno > 1 else ""
         reason = f"{error.msg} at column {error.colno}"
         raise ValueError(f"{where}{line}: not JSON ({reason}). Received: {text[:80]!r}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{where}: invalid UTF-8 at byte {error.start}; expected JSON in UTF-8.") from error
-    except RecursionError:
-        raise ValueError(f"{where}: JSON may be nested {_DEEPEST} levels deep. Received: more") from None
-    except ValueError as error:
-        raise ValueError(f"{where}: expected JSON as other programs write it. Received: {error}") from error
-    if isinstance(value, dict | list):
-        _check_depth(value, where)
-    return value
-
-
-def _check_depth(value, where):
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > _DEEPEST:
-            raise ValueError(f"{where}: JSON may be nested {_DEEPEST} levels deep. Received: more")
-        values = (inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer))
-        level = [inner for inner in values if isinstance(inner, dict | list)]
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, thousands of levels
+        raise ValueError(f"{where}: expected JSON as other programs write it. Received: {error}") from None
 
 
 def read_small(path: PathLike) -> bytes:
@@ -99,7 +73,7 @@ def read_json(path: PathLike, kind: type = dict, *, data: bool = False) -> Any:
     path = pathlib.Path(path)
     check_file(path, "a JSON file")
     content = path.read_bytes() if data else read_small(path)
-    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path), most=None if data else _MOST)
+    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path))
     if not isinstance(value, kind):
         names = {dict: "object", list: "list"}
         raise ValueError(f"{path}: expected a JSON {names.get(kind, kind.__name__)}. Received: {type(value).__name__}")
@@ -117,14 +91,11 @@ def to_json(value: Any, indent: int = 2) -> str:
 
 
 def check_json(owner: str, **values) -> None:
-    """Raises ValueError unless each value, by the name of its argument, is None or a dict that JSON holds."""
+    """Raises ValueError unless each value, by the name of its argument, is None or a dict that fits into JSON."""
     for name, value in values.items():
-        if value is None:
-            continue
-        if not isinstance(value, dict):
-            raise ValueError(f"{owner}: `{name}` must be a dict. Received: {value!r:.200}")
+        check_option(owner, name, value, dict | None)
         try:
-            parse_json(to_json({name: value}).encode(), f"{owner}: `{name}`")
+            to_json(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{owner}: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
 
@@ -151,7 +122,6 @@ def check_signature(content: dict, path: PathLike, advice: str) -> None:
 
 
 def _json_hash(content):
-    content = json.loads(json.dumps(content))  # as a reader gets it
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -177,21 +147,17 @@ def atomic_file(path: PathLike, mode: str = "w") -> Iterator[Any]:
 
 
 class WriteFault(OSError):
-    """A file or directory could not be written; the message names it."""
+    """A file or directory could not be written, as the disk is full or broken; the message names it."""
 
     def __str__(self):
         return self.strerror
-
-
-class FullDisk(WriteFault):
-    """There is no space for a file or directory; the message names it and the space that it needs."""
 
 
 @contextlib.contextmanager
 def explain_full_disk(path: PathLike, needed: int | None = None) -> Iterator[None]:
     """Turns the errors of libraries that find the disk full, or broken, into a `WriteFault` that names the path.
 
-    Of a `FullDisk` (or quota) the message names the space that is free, and the bytes that are needed where known.
+    Of a full disk (or quota) the message names the space that is free, and the bytes that are needed where known.
     """
     try:
         yield
@@ -201,15 +167,13 @@ def explain_full_disk(path: PathLike, needed: int | None = None) -> Iterator[Non
             code = next((code for code in (*_FULL, errno.EIO) if os.strerror(code) in str(error)), None)
         if code is None:
             raise
+        message = f"{path}: not written, {os.strerror(code).lower()}"
         if code == errno.EIO:
-            raise WriteFault(code, f"{path}: not written, {os.strerror(code).lower()} of the disk.") from error
+            raise WriteFault(code, f"{message} of the disk.") from error
         place = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
         need = "" if needed is None else f"{needed / 1e6:,.1f} MB are needed, "
-        raise FullDisk(
-            code,
-            f"{path}: not written, {os.strerror(code).lower()}: {need}"
-            f"{shutil.disk_usage(place).free / 1e6:,.1f} MB are free there. Make room and give the same command again.",
-        ) from error
+        free = f"{shutil.disk_usage(place).free / 1e6:,.1f} MB are free there"
+        raise WriteFault(code, f"{message}: {need}{free}. Make room and give the same command again.") from error
 
 
 def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrite: bool) -> None:
@@ -219,7 +183,7 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
     the one in which the process stands, which `write_directory` would take away, nor a mounted volume, which cannot be
     renamed.
     """
-    check_bool(overwrite, "`overwrite`")
+    check_option("check_directory_is_free", "overwrite", overwrite, bool)
     path = pathlib.Path(path)
     if not path.exists():
         return
@@ -230,8 +194,6 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
         raise FileExistsError(
             f"Expected a new directory to save to. Received: {path}, a mounted volume; give a directory in it"
         )
-    if not path.is_dir():
-        raise FileExistsError(f"Expected a directory to save to. Received: {path}, which is a file")
     present = sorted(entry.name for entry in path.iterdir())
     others = [name for name in present if not any(fnmatch.fnmatchcase(name, pattern) for pattern in own_files)]
     if others:
@@ -324,11 +286,6 @@ def remove_partial(directory: PathLike) -> None:
     for entry in pathlib.Path(directory).iterdir():
         if is_partial(entry.name):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-
-
-def storable(values: "np.ndarray") -> "np.ndarray":
-    """Values as NumPy's files can hold them: bfloat16 in float32, which is exact."""
-    return values.astype("float32") if values.dtype.name == "bfloat16" else values
 
 
 def flush(path: PathLike) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import filelock
 
 from kbert.aliases import PathLike
-from kbert.files import explain_full_disk
 
 LOCK = ".lock"
 _LOGGER = logging.getLogger("kbert")
@@ -81,12 +80,8 @@ def _lock(path, locked):
         return
     _held[path] = lock
     since = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds")
-    try:
-        with explain_full_disk(path):
-            path.write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
-    except OSError:
-        _unlock(path)
-        raise
+    with contextlib.suppress(OSError):  # such as a full disk: it is locked, but does not name its holder
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
 
 
 def _unlock(path):

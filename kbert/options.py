@@ -24,6 +24,7 @@ from kbert.errors import user_errors
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
 Positive = Annotated[float, Bounds("(0, inf)")]
+NonNegative = Annotated[float, Bounds("[0, inf)")]
 Strategy = Literal["auto", "one", "mirrored", "multiworker", "tpu"]
 Xla = Literal["auto", "on", "off"]
 Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]

@@ -37,17 +37,9 @@ def test_what_is_wrong_with_json_is_named():
         ('{\n "a": }', "here, line 2: not JSON"),
         (b"\xff\xfe", "here: "),
         (b'{"a": "\xe9"}', "here: invalid UTF-8 at byte 7"),
-        ("[" * 200_000, "nested 100 levels deep"),
-        ('{"a":' * 300 + "1" + "}" * 300, "nested 100 levels deep"),
+        ("[" * 200_000, "here: expected JSON as other programs write it"),
         ("[" + "9" * 10_000 + "]", "here: expected JSON as other programs write it"),
     )
-
-
-def test_json_of_100_levels_is_read():
-    value = parse_json("[" * 100 + "]" * 100, "here")
-    for _ in range(99):
-        (value,) = value
-    assert value == []
 
 
 def test_read_json(tmp_path):
@@ -281,12 +273,3 @@ def test_what_libraries_say_of_a_full_disk_is_understood(tmp_path):
         raise RuntimeError(said)
     with pytest.raises(RuntimeError, match="something else"), explain_full_disk("step-3"):
         raise RuntimeError("something else")
-
-
-def test_json_of_millions_of_lists_is_refused_before_it_takes_memory(tmp_path):
-    (tmp_path / "config.json").write_text("[" + "[]," * 5_000_000 + "[]]")
-    with pytest.raises(ValueError, match="config.json: JSON may have at most 5,000,000 lists and objects"):
-        read_json(tmp_path / "config.json", list)
-    with pytest.raises(ValueError, match="the answer: JSON may have at most 3 lists and objects. Received: up to 4"):
-        parse_json("[[], {}, []]", "the answer", most=3)
-    assert parse_json(b"[[], {}, []]", "the answer", most=4) == [[], {}, []]

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers, single_values
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
 from kbert.layers.embedding_pooling import EmbeddingPooling, unit_length
 
@@ -52,7 +52,7 @@ class EmbeddingAnswers(Answers):
         if pooling not in POOLINGS:
             raise ValueError(f"EmbeddingAnswers: `pooling` must be one of {POOLINGS}. Received: {pooling!r}")
         self.pooling = pooling
-        self.normalize = check_bool(normalize, "EmbeddingAnswers: `normalize`")
+        self.normalize = check_option("EmbeddingAnswers", "normalize", normalize, bool)
         self._pool = None if pooling == "pooler" else EmbeddingPooling(pooling, self.normalize, dtype="float32")
 
     def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

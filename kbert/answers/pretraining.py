@@ -11,8 +11,9 @@ import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.answers.answers import Answers, single_values
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor, deserialize
+from kbert.options import Count
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
@@ -51,7 +52,7 @@ class FillMaskAnswers(Answers):
 
     def __init__(self, tokenizer: "BertTokenizer | None" = None, top_k: int = 5, **kwargs):
         super().__init__(**kwargs)
-        (self.top_k,) = check_positive("FillMaskAnswers", top_k=top_k).values()
+        self.top_k = check_option("FillMaskAnswers", "top_k", top_k, Count)
         self.tokenizer = tokenizer
 
     def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:

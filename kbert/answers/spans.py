@@ -11,8 +11,9 @@ import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
+from kbert.options import Count
 from kbert.text.normalizer import valid_utf8
 
 NO_CANDIDATE = -1e9  # score of a context without any allowed span
@@ -66,11 +67,10 @@ class SpanAnswers(Answers):
 
     def __init__(self, n_best: int = 20, max_answer_length: int = 30, null_threshold: float | None = None, **kwargs):
         super().__init__(**kwargs)
-        counts = check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
         if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
             raise ValueError(f"SpanAnswers: `null_threshold` must be finite. Received: {null_threshold!r}")
-        self.n_best = counts["n_best"]
-        self.max_answer_length = counts["max_answer_length"]
+        self.n_best = check_option("SpanAnswers", "n_best", n_best, Count)
+        self.max_answer_length = check_option("SpanAnswers", "max_answer_length", max_answer_length, Count)
         self.null_threshold = None if null_threshold is None else float(null_threshold)
 
     @property

@@ -20,7 +20,6 @@ def convert(
     *,
     format: Literal["huggingface", "google", "kerashub"] = "huggingface",
     task: str | None = None,
-    pooler: bool = True,
     vocabulary: PathLike | None = None,
     lowercase: bool | None = None,
     storage_dtype: Literal["float32", "bfloat16", "float16"] | None = None,
@@ -39,7 +38,6 @@ def convert(
         output: directory to write, which must be new or empty.
         format: format to write.
         task: task of the model to write. Defaults to the checkpoint's own.
-        pooler: whether to keep a pooler that the task does not use.
         vocabulary: a vocab.txt, for a checkpoint without one or with a wrong one.
         lowercase: whether the tokenizer lower-cases; None: as stored in the checkpoint.
         storage_dtype: type of the weights on disk, with the format huggingface. They are float32 when loaded.
@@ -58,8 +56,7 @@ def convert(
 
     if format == "kerashub" and storage_dtype is not None:
         raise ValueError("convert: only format=\"huggingface\" takes a `storage_dtype`. Received: 'kerashub'")
-    overrides = drop_none(lowercase=lowercase, vocabulary=vocabulary) | ({} if pooler else {"pooler": False})
-    model = load(source, task=task, **overrides)
+    model = load(source, task=task, **drop_none(lowercase=lowercase, vocabulary=vocabulary))
     if new := [row.variable for row in model.pretrained.report.newly_initialised]:
         raise ValueError(f"{source} has no weights for {new}, and a conversion adds none: choose another `task`")
     if format == "kerashub":
@@ -81,7 +78,6 @@ def inspect(
     source: PathLike,
     *,
     texts: Sequence[str] = (),
-    pair: Sequence[str] = (),
     data: PathLike | None = None,
     dev: PathLike | None = None,
     columns: dict[str, int] | None = None,
@@ -103,7 +99,6 @@ def inspect(
     Args:
         source: the model, of any task.
         texts: texts to look at; none: two sentences.
-        pair: two texts to look at together: a question and its context, or a pair.
         data: labelled words or texts for linear probes of each layer: a table with the columns `text_column` and
             `label_column`, or words in columns as in CoNLL's files.
         dev: the same to score the probes on; None: a fifth of `data`.
@@ -129,9 +124,6 @@ def inspect(
 
     if output is None and log_dir is None:
         raise ValueError("inspect: expected `log_dir`, `output` or both. Received: neither")
-    if pair and len(pair) != 2:
-        raise ValueError(f"inspect: `pair` must be two texts. Received: {len(pair)}")
-    rows = [[text] for text in texts] + ([list(pair)] if pair else [])
     columns = dict(columns or {"tags": -1})
     probes = [
         path and read_labelled_columns(pathlib.Path(path), columns, text=text_column, label=label_column)
@@ -142,7 +134,7 @@ def inspect(
         counted = records or corpus
         inspection = kbert.inspect(
             model,
-            rows or None,
+            list(texts) or None,
             probes[0],
             dev=probes[1],
             counts=token_counts(counted, model.pretrained.tokenizer) if counted else None,

@@ -113,9 +113,7 @@ def fill_mask(
     Returns:
         The answers of `kbert.fill_mask`.
     """
-    if without := [text for text in texts if "[MASK]" not in text]:
-        raise ValueError(f"fill-mask: expected [MASK] in each text. Received: {without[0]!r}")
-    return kbert.fill_mask(source, list(texts), top_k=top_k, sequence_length=sequence_length)
+    return kbert.fill_mask(source, texts, top_k=top_k, sequence_length=sequence_length)
 
 
 def report_filled(answers: list[dict[str, Any]]) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command
-from kbert.commands.predicting import drop_none
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.options import NOT_RECORDED, Count, Positive, checked, record
 from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
@@ -146,11 +145,6 @@ def query(
     model: str,
     texts: Sequence[str] = (),
     *,
-    pair: Sequence[str] = (),
-    question: str | None = None,
-    context_file: PathLike | None = None,
-    prompt: str | None = None,
-    choices: Sequence[str] = (),
     input: PathLike | None = None,
     batch_size: Count = 32,
     url: str = "http://localhost:8501",
@@ -170,10 +164,8 @@ def query(
     Args:
         model: the model's name on the server.
         texts: single texts.
-        pair: instead, two texts.
-        question, context_file: instead, a question, and a text file with its context.
-        prompt, choices: instead, a prompt, and the choices of which one is chosen.
-        input: instead, a file with a JSON object per line, whose keys are the columns of the signature.
+        input: for other inputs, such as pairs or questions: a file with a JSON object per line, whose keys are the
+            columns of the signature.
         batch_size: rows of `input` per request.
         url: http://host:8501, or https:// with TLS.
         root_certificates: PEM file of the certificate authorities to trust; None: the public ones.
@@ -189,24 +181,11 @@ def query(
     """
     from kbert.serving.client import ServingClient, ask, read_json_rows
 
-    ways = [texts, pair, question is not None, prompt is not None, input]
-    if sum(map(bool, ways)) != 1:
-        raise ValueError("query: expected exactly one of texts, `pair`, `question`, `prompt` and `input`")
-    if (question is None) != (context_file is None) or (prompt is None) != (not choices):
-        raise ValueError("query: `question` goes with `context_file`, and `prompt` with `choices`")
-    if pair and len(pair) != 2:
-        raise ValueError(f"query: `pair` must be two texts. Received: {len(pair)}")
-    if input:
-        rows = read_json_rows(pathlib.Path(input))
-    elif question is not None:
-        rows = [{"question": question, "context": pathlib.Path(context_file).read_text("utf-8", errors="replace")}]
-    elif prompt is not None:
-        rows = [{"prompt": prompt, "choices": list(choices)}]
-    else:
-        rows = [{"text": pair[0], "text_pair": pair[1]}] if pair else [{"text": text} for text in texts]
-    options = drop_none(version=version, label=label, root_certificates=root_certificates)
-    options |= drop_none(client_certificate=client_certificate and tuple(client_certificate))
-    client = ServingClient(url, model, timeout=timeout, tries=tries, **options)
+    if bool(texts) == bool(input):
+        raise ValueError("query: expected either texts or `input`")
+    rows = read_json_rows(pathlib.Path(input)) if input else [{"text": text} for text in texts]
+    certificate = client_certificate and tuple(client_certificate)
+    client = ServingClient(url, model, version, label, timeout, tries, root_certificates, certificate)
     answers = []
     for answer in ask(client, rows, signature, batch_size):
         print(json.dumps(answer, ensure_ascii=False), flush=True)

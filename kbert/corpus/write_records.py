@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing, shown
+from kbert.checks import check_directory, check_option, differing, shown
 from kbert.corpus.beam import delete_shared
 from kbert.corpus.held_out import is_held_out
 from kbert.corpus.pool import TokenPool, text_pools
@@ -33,6 +33,7 @@ from kbert.corpus.records_manifest import (
 )
 from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed, to_json
 from kbert.locks import LOCK
+from kbert.options import Count, FractionBelowOne, Natural
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.vocabulary import resolve_settings, write_vocabulary
 from kbert.versions import versions
@@ -200,7 +201,7 @@ class RecordsWriter:
 
     def open(self, overwrite: bool) -> bool:
         """Checks the directory; returns whether the records are already complete."""
-        check_bool(overwrite, "`overwrite`")
+        check_option("write_records", "overwrite", overwrite, bool)
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
         partial = [name for name in names if is_partial(name)]
         ours = [name for name in names if name in _STATE or _SHARD.fullmatch(name)]
@@ -313,11 +314,12 @@ class RecordsWriter:
 
 def checked_division(owner: str, shard_tokens: int, shuffle_shards: int, held_out: float, seed: int) -> dict:
     """The arguments of `write_records` that divide a corpus, by name; ValueError for one that cannot."""
-    division = check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
+    division = {"shard_tokens": (shard_tokens, Count), "shuffle_shards": (shuffle_shards, Count)}
+    division |= {"held_out": (held_out, FractionBelowOne), "seed": (seed, Natural)}
+    division = {name: check_option(owner, name, value, kind) for name, (value, kind) in division.items()}
     if shard_tokens > _MOST_TOKENS:
         raise ValueError(f"{owner}: `shard_tokens` must be at most {_MOST_TOKENS:,}. Received: {shard_tokens!r}")
-    division |= check_numbers(owner, "[0, 1)", held_out=held_out)
-    return division | check_integers(owner, 0, seed=seed)
+    return division
 
 
 def _write_file(path, content):

@@ -80,7 +80,7 @@ def predict_file(
         ValueError: no rows; a source that is the output, or changes while it is read; columns that are missing or have
             the names of answers; answers that do not fit a table; a cell that is too large.
         BlockingIOError: another process writes to `output`.
-        FullDisk: the disk is full; the same call resumes.
+        WriteFault: the disk is full; the same call resumes.
 
     Example::
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
 
 _FORBIDDEN = -10000.0  # Google's value: finite, so that a row of padding only does not become NaN
@@ -39,7 +39,7 @@ class AttentionBias(keras.layers.Layer):
 
     def __init__(self, causal: bool = False, **kwargs):
         super().__init__(**kwargs)
-        self.causal = check_bool(causal, "AttentionBias: `causal`")
+        self.causal = check_option("AttentionBias", "causal", causal, bool)
 
     def call(self, padding_mask: Tensor, part_ids: Tensor | None = None) -> Tensor:
         # Axes are added by expand_dims: LiteRT has no operation for None between two slices.

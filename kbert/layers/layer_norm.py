@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_numbers
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor, custom_gradient
+from kbert.options import Positive
 from kbert.xla import compiled, is_worth_fusing
 
 
@@ -46,7 +47,7 @@ class LayerNorm(keras.layers.LayerNormalization):
                 f"LayerNorm: expected epsilon, name, dtype or trainable. Received: {other}; for another normalisation "
                 "use keras.layers.LayerNormalization."
             )
-        super().__init__(**check_numbers("LayerNorm", "(0, inf)", epsilon=epsilon), **kwargs)
+        super().__init__(epsilon=check_option("LayerNorm", "epsilon", epsilon, Positive), **kwargs)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training and is_worth_fusing(inputs):

@@ -8,10 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_numbers, check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
+from kbert.options import Count, FractionBelowOne
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -39,8 +40,8 @@ class TaskHead(keras.layers.Layer):
 
     def __init__(self, units: int, dropout: float = 0.0, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(**kwargs)
-        (self.units,) = check_positive("TaskHead", units=units).values()
-        (self.dropout_rate,) = check_numbers("TaskHead", "[0, 1)", dropout=dropout).values()
+        self.units = check_option("TaskHead", "units", units, Count)
+        self.dropout_rate = check_option("TaskHead", "dropout", dropout, FractionBelowOne)
         self.initializer_stddev = initializer_stddev
         self.dropout = ReplicaDropout(self.dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.supports_masking = True

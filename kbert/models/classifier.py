@@ -5,7 +5,7 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
@@ -63,7 +63,7 @@ class BertClassifier(BertModel):
         self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
-        self.multi_label = check_bool(multi_label, "BertClassifier: `multi_label`")
+        self.multi_label = check_option("BertClassifier", "multi_label", multi_label, bool)
 
     def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {"logits": MultiLabelLoss() if self.multi_label else ClassificationLoss()}

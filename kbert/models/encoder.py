@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.checks import check_bool, check_positive
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.embedding_block import EmbeddingBlock
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.pooler import Pooler
 from kbert.models.bert_model import BertModel
+from kbert.options import Count
 
 if TYPE_CHECKING:
     from kbert.layers.embedding_block import TokenEmbedding
@@ -73,10 +74,9 @@ class BertEncoder(BertModel):
         dtype: str | dict | keras.DTypePolicy | None = None,
         **kwargs,
     ):
-        pooler = check_bool(pooler, "BertEncoder: `pooler`")
+        pooler = check_option("BertEncoder", "pooler", pooler, bool)
         outputs = _checked_outputs(config, outputs, pooler)
-        if num_parts is not None:
-            (num_parts,) = check_positive("BertEncoder", num_parts=num_parts).values()
+        num_parts = check_option("BertEncoder", "num_parts", num_parts, Count | None)
         policy = keras.dtype_policies.get(dtype)
         layers = kwargs.pop("_layers", None)  # of `with_outputs`
         embeddings, attention_bias, blocks, pool = layers or _new_layers(config, num_parts, pooler, policy)

@@ -9,10 +9,11 @@ import re
 import keras
 import numpy as np
 
-from kbert.checks import check_integers
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.models.lora import merged
 from kbert.models.pretrainer import BertPretrainer
+from kbert.options import Natural
 
 
 def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) -> BertPretrainer:
@@ -47,8 +48,7 @@ def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) 
     factor = config.hidden_dim // model.config.hidden_dim
     repeats = config.num_layers // model.config.num_layers
     old = {weight.path: keras.ops.convert_to_numpy(weight) for weight in merged(model).weights}
-    (seed,) = check_integers("grow_model", 0, seed=seed).values()
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(check_option("grow_model", "seed", seed, Natural))
     for weight in grown.weights:
         block = re.match(r"encoder_block_(\d+)/", weight.path)
         copied, is_copy = divmod(int(block[1]), repeats) if block else (None, False)

@@ -6,11 +6,12 @@ Shapes: H hidden, u units of a layer, r rank.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
 from kbert.models.copies import copy_model
 from kbert.models.trainability import set_trainable
+from kbert.options import Count
 
 if TYPE_CHECKING:
     import keras
@@ -26,7 +27,7 @@ def enable_lora(
 ) -> None:
     """`BertModel.enable_lora`; `layers` are some of `TARGETS`, in every block."""
     caller = f"{type(model).__name__}.enable_lora"
-    (rank,) = check_positive(caller, rank=rank).values()
+    rank = check_option(caller, "rank", rank, Count)
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):
         raise ValueError(f"{caller}: `alpha` must be a positive number. Received: {alpha!r}")
     layers = (layers,) if isinstance(layers, str) else tuple(layers)

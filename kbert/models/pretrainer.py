@@ -5,7 +5,7 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 
 import keras
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.models.bert_model import BertModel
@@ -67,9 +67,9 @@ class BertPretrainer(BertModel):
         dtype: str | dict | keras.DTypePolicy | None = None,
         **kwargs,
     ):
-        next_sentence = check_bool(next_sentence, "BertPretrainer: `next_sentence`")
-        masked_lm = check_bool(masked_lm, "BertPretrainer: `masked_lm`")
-        tied = check_bool(tied, "BertPretrainer: `tied`")
+        next_sentence = check_option("BertPretrainer", "next_sentence", next_sentence, bool)
+        masked_lm = check_option("BertPretrainer", "masked_lm", masked_lm, bool)
+        tied = check_option("BertPretrainer", "tied", tied, bool)
         if not next_sentence and not masked_lm:
             raise ValueError(
                 "BertPretrainer: at least one head is needed. Received: next_sentence=False, masked_lm=False"

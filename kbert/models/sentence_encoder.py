@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import keras
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.keras_compat import Tensor
 from kbert.layers.embedding_pooling import EmbeddingPooling
@@ -81,7 +81,7 @@ class BertSentenceEncoder(BertModel):
         hidden_dim = encoder.config.hidden_dim
         if any(type(size) is not int or not 0 < size < hidden_dim for size in dimensions):
             raise ValueError(f"{owner}: `dimensions` must be from 1 to {hidden_dim - 1}. Received: {dimensions!r}")
-        pool = EmbeddingPooling(pooling, check_bool(normalize, f"{owner}: `normalize`"), name="pooling")
+        pool = EmbeddingPooling(pooling, check_option(owner, "normalize", normalize, bool), name="pooling")
         vectors = pool(encoder(encoder.input)["sequence_output"], encoder.input["padding_mask"])
         super().__init__(encoder.input, {"embedding": vectors}, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
@@ -90,7 +90,7 @@ class BertSentenceEncoder(BertModel):
         self.normalize = normalize
         self.loss_name = loss_name
         self.temperature = temperature
-        self.symmetric = check_bool(symmetric, f"{owner}: `symmetric`")
+        self.symmetric = check_option(owner, "symmetric", symmetric, bool)
         self.dimensions = tuple(dimensions)
 
     def default_loss(self) -> dict[str, keras.losses.Loss]:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor, base_optimizer, strategy_of
 from kbert.optim.losses import WeightedMeanLoss, WholeBatch
 from kbert.optim.replicas import count_replicas, sum_over_replicas
+from kbert.options import Count
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -268,7 +269,7 @@ def has_replicas(model: keras.Model) -> bool:
 def check_micro_batches(micro_batches: int, optimizer: str | dict | keras.optimizers.Optimizer | None) -> None:
     """Raises ValueError unless a model can be compiled with so many micro-batches."""
     accumulates = getattr(base_optimizer(optimizer), "gradient_accumulation_steps", None)
-    check_positive("compile", micro_batches=micro_batches)
+    check_option("compile", "micro_batches", micro_batches, Count)
     if micro_batches > 1 and (keras.backend.backend() not in ("tensorflow", "jax") or accumulates):
         raise ValueError(
             "compile: `micro_batches` is for TensorFlow or JAX, and an optimizer without "

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from kbert.checks import check_bool, check_numbers
+from kbert.checks import check_option
 from kbert.keras_compat import OptimizerOfAll, Tensor, merge_replicas
 from kbert.optim.replicas import count_replicas, sum_over_replicas
+from kbert.options import FractionBelowOne, NonNegative, NonzeroFraction, Positive
 from kbert.xla import compiled, is_worth_compiling
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
-_INTERVALS = {
-    "learning_rate": "[0, inf)",
-    "weight_decay": "[0, inf)",
-    "beta_1": "[0, 1)",
-    "beta_2": "[0, 1)",
-    "epsilon": "(0, inf)",
-    "global_clipnorm": "(0, inf)",
-    "layer_decay": "(0, 1]",
+_TYPES = {
+    "learning_rate": NonNegative,
+    "weight_decay": NonNegative,
+    "beta_1": FractionBelowOne,
+    "beta_2": FractionBelowOne,
+    "epsilon": Positive,
+    "global_clipnorm": Positive,
+    "layer_decay": NonzeroFraction,
 }
 _COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs more than it saves
 
@@ -103,7 +104,7 @@ class AdamW(OptimizerOfAll):
         numbers = {key: value for key, value in optional.items() if value is not None}
         numbers |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
         for key, value in numbers.items():
-            numbers[key] = check_numbers(owner, _INTERVALS[key], **{key: value})[key]
+            numbers[key] = check_option(owner, key, value, _TYPES[key])
         super().__init__(
             learning_rate=numbers.get("learning_rate", learning_rate),
             weight_decay=numbers.get("weight_decay", 0.0),
@@ -112,7 +113,7 @@ class AdamW(OptimizerOfAll):
             **kwargs,
         )
         self.beta_1, self.beta_2, self.epsilon = (numbers[key] for key in ("beta_1", "beta_2", "epsilon"))
-        self.bias_correction = check_bool(bias_correction, f"{owner}: `bias_correction`")
+        self.bias_correction = check_option(owner, "bias_correction", bias_correction, bool)
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope
         self.layer_decay = numbers.get("layer_decay")

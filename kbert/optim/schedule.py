@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_numbers
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
+from kbert.options import NonNegative
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -42,7 +43,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, warmup_steps: int, total_steps: int, name: str = "warmup_linear_decay"):
         super().__init__()
-        check_numbers("WarmupLinearDecay", "[0, inf)", peak=peak, warmup_steps=warmup_steps, total_steps=total_steps)
+        for key, value in {"peak": peak, "warmup_steps": warmup_steps, "total_steps": total_steps}.items():
+            check_option("WarmupLinearDecay", key, value, NonNegative)
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "WarmupLinearDecay: expected 0 <= warmup_steps <= total_steps and total_steps >= 1. "

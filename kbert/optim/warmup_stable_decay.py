@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.checks import check_numbers
+from kbert.checks import check_option
 from kbert.keras_compat import Tensor
+from kbert.options import NonNegative
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -47,7 +48,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         numbers = {"peak": peak, "warmup_steps": warmup_steps, "decay_steps": decay_steps}
         numbers |= {} if total_steps is None else {"total_steps": total_steps}
-        check_numbers("WarmupStableDecay", "[0, inf)", **numbers)
+        for key, value in numbers.items():
+            check_option("WarmupStableDecay", key, value, NonNegative)
         is_too_short = decay_steps > 0 if total_steps is None else total_steps < warmup_steps + decay_steps
         if is_too_short:
             raise ValueError(

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kbert.aliases import PathLike
 from kbert.answers.answers import Answers
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.errors import SetupError
 from kbert.keras_compat import (
     FreshFunctions,
@@ -32,6 +32,7 @@ from kbert.models.check_targets import check_targets
 from kbert.models.copies import in_precision
 from kbert.models.lora import lora_layers, merged
 from kbert.models.write_saved_model import write_saved_model
+from kbert.options import Count
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
@@ -485,8 +486,8 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         steps: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | keras.callbacks.CallbackList | None = None,
     ) -> dict[str, np.ndarray]:
-        counts = {"batch_size": batch_size, "steps": steps}
-        check_positive("Pipeline", **{name: value for name, value in counts.items() if value is not None})
+        check_option("Pipeline", "batch_size", batch_size, Count | None)
+        check_option("Pipeline", "steps", steps, Count | None)
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
         if not _makes_batches(x):

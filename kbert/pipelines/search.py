@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.errors import MissingPackage
 from kbert.files import atomic_file
+from kbert.options import Count
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
@@ -73,7 +74,7 @@ def search(
         found = kbert.search(pipeline, documents, ["How do I reset my password?"], k=3)
         [documents[row] for row in found.rows[0]]
     """
-    (k,) = check_positive("search", k=k).values()
+    k = check_option("search", "k", k, Count)
     if isinstance(collection, SearchIndex):
         count, _ = collection.shape
     else:

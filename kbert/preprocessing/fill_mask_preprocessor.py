@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from kbert.checks import check_bool, check_positive
+from kbert.checks import check_option
 from kbert.config import MASK_RATE, default_max_predictions
 from kbert.corpus.documents import DocumentList
 from kbert.corpus.pool import TokenPool, text_pools
 from kbert.keras_compat import with_known_length
+from kbert.options import Count
 from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import check_batches, column_names, string_columns, warn_of_empty_strings
 from kbert.preprocessing.windows import sliding_windows
@@ -90,13 +91,11 @@ class FillMaskPreprocessor(Preprocessor):
     ):
         super().__init__(tokenizer.reading_special_tokens(), sequence_length, **kwargs)
         content_length(sequence_length, 1)
-        (self.max_masks,) = check_positive("FillMaskPreprocessor", max_masks=max_masks).values()
-        self.causal = check_bool(causal, "FillMaskPreprocessor: `causal`")
+        self.max_masks = check_option("FillMaskPreprocessor", "max_masks", max_masks, Count)
+        self.causal = check_option("FillMaskPreprocessor", "causal", causal, bool)
         if special_tokens_in_text is None:
             special_tokens_in_text = tokenizer.special_tokens_in_text
-        self.special_tokens_in_text = check_special_tokens(
-            special_tokens_in_text, "FillMaskPreprocessor: `special_tokens_in_text`"
-        )
+        self.special_tokens_in_text = check_special_tokens(special_tokens_in_text, "FillMaskPreprocessor")
         self.masking = dict(masking or {})
         if unknown := sorted(set(self.masking) - {*OPTIONS, "seed"}):
             raise ValueError(f"FillMaskPreprocessor: `masking` takes {[*OPTIONS, 'seed']}. Received: {unknown}")

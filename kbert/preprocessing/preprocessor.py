@@ -10,8 +10,9 @@ import keras
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
-from kbert.checks import check_bool, check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
+from kbert.options import Count
 from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack
 
@@ -57,7 +58,7 @@ class Preprocessor(keras.layers.Layer):
 
     def __init__(self, tokenizer: "BertTokenizer", sequence_length: int, **kwargs):
         super().__init__(**kwargs)
-        (self.sequence_length,) = check_positive(type(self).__name__, sequence_length=sequence_length).values()
+        self.sequence_length = check_option(type(self).__name__, "sequence_length", sequence_length, Count)
         self.tokenizer = tokenizer
         pass_inputs_unchanged(self)  # lists of strings are welcome, and strings stay with TensorFlow
         self.supports_jit = False  # XLA has no strings
@@ -142,7 +143,7 @@ class TextPreprocessor(Preprocessor):
 
     def __init__(self, tokenizer: "BertTokenizer", sequence_length: int = 128, pair: bool = False, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
-        self.pair = check_bool(pair, "TextPreprocessor: `pair`")
+        self.pair = check_option("TextPreprocessor", "pair", pair, bool)
         content_length(sequence_length, 2 if pair else 1)
 
     @property

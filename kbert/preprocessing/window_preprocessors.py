@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
+from kbert.options import Count
 from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import string_columns
 from kbert.preprocessing.windows import at_most, limit_rows, max_context, sliding_windows, window_tokens
@@ -37,7 +38,7 @@ class WindowPreprocessor(Preprocessor):
     def __init__(self, tokenizer: "BertTokenizer", sequence_length: int, doc_stride: int, texts: int = 1, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, texts)  # raises
-        self.doc_stride = check_positive(type(self).__name__, doc_stride=doc_stride)["doc_stride"]
+        self.doc_stride = check_option(type(self).__name__, "doc_stride", doc_stride, Count)
 
     def windows_of(
         self, lengths: tf.Tensor, max_tokens: int | tf.Tensor, max_windows: int | None
@@ -168,9 +169,7 @@ class SpanPreprocessor(WindowPreprocessor):
         **kwargs,
     ):
         super().__init__(tokenizer, sequence_length, doc_stride, texts=2, **kwargs)
-        self.max_query_length = check_positive("SpanPreprocessor", max_query_length=max_query_length)[
-            "max_query_length"
-        ]
+        self.max_query_length = check_option("SpanPreprocessor", "max_query_length", max_query_length, Count)
 
     def call(self, inputs: Any, max_windows: int | None = None) -> dict[str, tf.Tensor]:
         question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import MASK_RATE, default_num_parts
 from kbert.corpus.corpus_files import is_tfrecords
 from kbert.corpus.held_out import HELD_OUT
@@ -24,6 +23,7 @@ from kbert.corpus.pool import POOL_BYTES, pools_at_once
 from kbert.corpus.records import Records
 from kbert.errors import reading_errors
 from kbert.keras_compat import with_known_length
+from kbert.options import Count, Fraction, Natural, NonzeroFraction, checked
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, max_pair_tokens
 from kbert.pretraining.record_pools import held_out_fractions, record_pools
@@ -41,34 +41,35 @@ Source = str | os.PathLike | Records | Sequence[str | os.PathLike]  # records, o
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
 
 
+@checked
 def pretraining_dataset(
     source: Source,
     tokenizer: "BertTokenizer",
     *,
-    batch_size: int,
-    sequence_length: int = 128,
-    max_predictions: int = 20,
-    seed: int = 0,
-    start_step: int = 0,
-    start_row: int = 0,
-    epochs: int | None = None,
+    batch_size: Count,
+    sequence_length: Count = 128,
+    max_predictions: Count = 20,
+    seed: Natural = 0,
+    start_step: Natural = 0,
+    start_row: Natural = 0,
+    epochs: Count | None = None,
     evaluation: bool = False,
-    batches: int | None = None,
+    batches: Count | None = None,
     packed: bool = False,
-    num_parts: int | None = None,
+    num_parts: Count | None = None,
     fill_rows: bool = False,
-    held_out: float | None = None,
+    held_out: Fraction | None = None,
     next_sentence: bool = True,
-    short_sequence_rate: float = 0.1,
-    random_next_rate: float = 0.5,
-    mask_rate: float = MASK_RATE,
-    mask_token_rate: float = 0.8,
-    keep_rate: float = 0.1,
-    random_token_rate: float = 0.1,
+    short_sequence_rate: Fraction = 0.1,
+    random_next_rate: Fraction = 0.5,
+    mask_rate: NonzeroFraction = MASK_RATE,
+    mask_token_rate: Fraction = 0.8,
+    keep_rate: Fraction = 0.1,
+    random_token_rate: Fraction = 0.1,
     whole_word: bool = False,
     entity_ids: Callable[[tf.RaggedTensor], tf.RaggedTensor] | None = None,
     left_to_right: bool = False,
-    dupe_factor: int | None = None,
+    dupe_factor: Count | None = None,
 ) -> tf.data.Dataset:
     """The batches of BERT's pre-training, from records.
 
@@ -130,17 +131,8 @@ def pretraining_dataset(
         records = kbert.corpus.write_records(kbert.corpus.read_documents("corpus/*.txt"), tokenizer, "records")
         model.fit(pretraining_dataset(records, tokenizer, batch_size=32), steps_per_epoch=1000)
     """
-    owner = "pretraining_dataset"
-    batch_size, sequence_length = check_positive(owner, batch_size=batch_size, sequence_length=sequence_length).values()
-    optional = {"epochs": epochs, "batches": batches, "num_parts": num_parts, "dupe_factor": dupe_factor}
-    counted = {name: value for name, value in optional.items() if value is not None}
-    epochs, batches, num_parts, dupe_factor = (optional | check_positive(owner, **counted)).values()
-    places = check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
-    start_step, start_row, seed = places.values()
-    rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
-    short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
-    if held_out is not None:
-        (held_out,) = check_numbers(owner, "[0, 1]" if evaluation else "[0, 1)", held_out=held_out).values()
+    if held_out == 1 and not evaluation:
+        raise ValueError("pretraining_dataset: `held_out` must be less than 1, or there is nothing to train on")
     max_pair_tokens(sequence_length, next_sentence)  # an error if rows are too short
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
@@ -169,8 +161,8 @@ def pretraining_dataset(
     records = source if isinstance(source, Records) else Records(source)
     if held_out is not None:
         raise ValueError(
-            f"{owner}: records have held-out documents of their own (`held_out` of kbert.corpus.write_records). "
-            f"Received: held_out={held_out}"
+            "pretraining_dataset: records have held-out documents of their own (`held_out` of "
+            f"kbert.corpus.write_records). Received: held_out={held_out}"
         )
     records.check_tokenizer(tokenizer)
     sampler = RowSampler(

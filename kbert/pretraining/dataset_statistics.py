@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.corpus.corpus_files import is_tfrecords
 from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.records import Records
 from kbert.errors import reading_errors
+from kbert.options import Count
 from kbert.pretraining.tfrecords import tfrecord_token_ids
 
 if TYPE_CHECKING:
@@ -149,8 +150,7 @@ def token_counts(
     Raises:
         ValueError: `max_tokens` is not a positive integer; as `pretraining_dataset` of the same source.
     """
-    if max_tokens is not None:
-        (max_tokens,) = check_positive("token_counts", max_tokens=max_tokens).values()
+    max_tokens = check_option("token_counts", "max_tokens", max_tokens, Count | None)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
         for token_ids in _token_ids(source, tokenizer, held_out):

@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
-from kbert.checks import check_numbers, check_positive
+from kbert.checks import check_option
 from kbert.config import MASK_RATE
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, set_untracked
+from kbert.options import Count, Fraction, NonzeroFraction
 from kbert.stateless_random import fold_in, random_integers, uniform
 
 if TYPE_CHECKING:
@@ -98,10 +99,10 @@ class TokenMasking(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        (self.max_predictions,) = check_positive("TokenMasking", max_predictions=max_predictions).values()
-        (self.mask_rate,) = check_numbers("TokenMasking", "(0, 1]", mask_rate=mask_rate).values()
+        self.max_predictions = check_option("TokenMasking", "max_predictions", max_predictions, Count)
+        self.mask_rate = check_option("TokenMasking", "mask_rate", mask_rate, NonzeroFraction)
         fractions = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
-        fractions = check_numbers("TokenMasking", "[0, 1]", **fractions)
+        fractions = {name: check_option("TokenMasking", name, value, Fraction) for name, value in fractions.items()}
         if abs(sum(fractions.values()) - 1.0) > 1e-6:
             raise ValueError(
                 f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {fractions}"
@@ -324,7 +325,7 @@ class NextTokens:
     """
 
     def __init__(self, tokenizer: "BertTokenizer", max_predictions: int):
-        (self.max_predictions,) = check_positive("NextTokens", max_predictions=max_predictions).values()
+        self.max_predictions = check_option("NextTokens", "max_predictions", max_predictions, Count)
         self.tokenizer = tokenizer
 
     def call(

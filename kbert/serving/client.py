@@ -13,18 +13,20 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kbert.aliases import PathLike
-from kbert.checks import check_numbers, check_positive, is_missing
+from kbert.checks import Bounds, check_option, is_missing
 from kbert.files import parse_json
+from kbert.options import Count
 from kbert.serving.rest_transport import RestTransport, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
+# Of a timeout; sockets cannot wait much longer than a thousand times that.
+_Timeout = Annotated[float, Bounds("(0, 1000000]")]
 _WAIT = 0.2  # seconds before the second try, doubled each time
 
 
@@ -76,8 +78,8 @@ class ServingClient:
         _check_name("model", model)
         if label is not None:
             _check_name("label", label)
-        check_numbers("ServingClient", _SECONDS, timeout=timeout)
-        check_positive("ServingClient", tries=tries)
+        check_option("ServingClient", "timeout", timeout, _Timeout)
+        check_option("ServingClient", "tries", tries, Count)
         _check_certificates(url, root_certificates, client_certificate)
         self.url = url.rstrip("/")
         self.model = model

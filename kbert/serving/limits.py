@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
+from kbert.options import Count
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,7 +40,9 @@ class ServingLimits:
     max_request_tokens: int = MAX_REQUEST_TOKENS
 
     def __post_init__(self):
-        limits = check_positive("export", **dataclasses.asdict(self))
+        limits = dataclasses.asdict(self)
+        for name, value in limits.items():
+            check_option("export", name, value, Count)
         if large := {name: value for name, value in limits.items() if value >= 2**63}:
             raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
 

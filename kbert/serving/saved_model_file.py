@@ -9,7 +9,8 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
+from kbert.options import Count
 
 _LATEST = 2**63 - 1  # int64, as TensorFlow Serving stores versions
 _INIT = "__saved_model_init_op"  # listed among the signatures, but not one
@@ -17,7 +18,7 @@ _INIT = "__saved_model_init_op"  # listed among the signatures, but not one
 
 def check_version(owner: str, version: int) -> None:
     """Raises a ValueError that names the owner unless a server can hold this number."""
-    check_positive(owner, version=version)
+    check_option(owner, "version", version, Count)
     if version > _LATEST:
         raise ValueError(f"{owner}: `version` must be at most {_LATEST}, as servers take int64. Received: {version}")
 

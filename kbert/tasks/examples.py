@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbert.checks import check_bool, check_integers
+from kbert.checks import check_option
 from kbert.errors import MissingPackage
+from kbert.options import Natural
 from kbert.tasks.stored_texts import StoredTexts
 from kbert.tasks.table import place
 
@@ -122,8 +123,8 @@ class Examples(abc.ABC):
         Raises:
             ValueError: a fraction or number that leaves one side empty, an invalid seed, or `stratify` without labels.
         """
-        (seed,) = check_integers("split", 0, seed=seed).values()
-        labels = self._strata() if check_bool(stratify, "split: `stratify`") else None
+        seed = check_option("split", "seed", seed, Natural)
+        labels = self._strata() if check_option("split", "stratify", stratify, bool) else None
         if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
             raise ValueError(f"split: `held_out` must be a fraction or a number. Received: {held_out!r}")
         groups = self._groups()

@@ -6,10 +6,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import Annotated
 
 import tensorflow as tf
 
-from kbert.checks import check_bool, check_integers, check_positive
+from kbert.checks import Bounds
+from kbert.options import Count, checked
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
@@ -25,13 +27,14 @@ _BATCH_CHARACTERS = 1 << 20
 _SECONDS = 5  # between two lines of progress
 
 
+@checked
 def learn_vocabulary(
     lines: Iterable[str],
-    size: int,
+    size: Annotated[int, Bounds(f"[{_SMALLEST}, inf)")],
     lowercase: bool = True,
     strip_accents: bool | None = None,
     split_on_cjk: bool = True,
-    max_characters: int | None = None,
+    max_characters: Count | None = None,
 ) -> list[str]:
     """Learns a vocabulary of `size` tokens, for a `BertTokenizer` with equal settings.
 
@@ -61,14 +64,10 @@ def learn_vocabulary(
         ValueError: a size below 100, a `max_characters` that is no positive integer, a flag that is
             not a bool, a single string for `lines`, or no word in the text.
     """
-    (size,) = check_integers("learn_vocabulary", _SMALLEST, size=size).values()
-    if max_characters is not None:
-        (max_characters,) = check_positive("learn_vocabulary", max_characters=max_characters).values()
     if isinstance(lines, str | bytes):
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
-    lowercase = check_bool(lowercase, "`lowercase`")
-    strip_accents = lowercase if strip_accents is None else check_bool(strip_accents, "`strip_accents`")
-    separated = CJK if check_bool(split_on_cjk, "`split_on_cjk`") else ""
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    separated = CJK if split_on_cjk else ""
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)
     counts = count_words(lines, normalizer)
     if not counts:

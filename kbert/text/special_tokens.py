@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.text.vocabulary import SPECIAL_TOKENS
 
 # Code points of the CJK Compatibility Ideographs block that Unicode has not assigned: normalisation does not change
@@ -20,17 +20,17 @@ _SUBSTITUTE = "\ufaff"
 MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
 
 
-def check_special_tokens(value: Any, where: str) -> bool | tuple[str, ...]:
+def check_special_tokens(value: Any, owner: str) -> bool | tuple[str, ...]:
     """The option `special_tokens_in_text` of a tokenizer, checked: True, False, or a tuple of tokens."""
     if isinstance(value, list | tuple) and value:
         is_right = all(isinstance(token, str) and token.strip() == token != "" for token in value)
         if not is_right or len(set(value)) < len(value) or len(value) > MOST:
             raise ValueError(
-                f"{where} must be True, False, or 1 to {MOST} different tokens without spaces at their ends. "
-                f"Received: {value!r:.200}"
+                f"{owner}: `special_tokens_in_text` must be True, False, or 1 to {MOST} different tokens without "
+                f"spaces at their ends. Received: {value!r:.200}"
             )
         return tuple(value)
-    return check_bool(False if isinstance(value, list | tuple) else value, where)
+    return value not in ([], ()) and check_option(owner, "special_tokens_in_text", value, bool)
 
 
 def plain_special_tokens(value: bool | tuple[str, ...]) -> bool | list[str]:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import check_bool
+from kbert.checks import check_option
 from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
@@ -105,14 +105,13 @@ class BertTokenizer(keras.layers.Layer):
             raise ValueError(f"`max_word_length` must be an integer from 1 to 1,000,000. Received: {max_word_length!r}")
         self.supports_jit = False  # XLA has no strings
         pass_inputs_unchanged(self)
-        self.lowercase = check_bool(lowercase, "BertTokenizer: `lowercase`")
+        self.lowercase = check_option("BertTokenizer", "lowercase", lowercase, bool)
         if strip_accents is not None:
-            strip_accents = check_bool(strip_accents, "BertTokenizer: `strip_accents`")
+            strip_accents = check_option("BertTokenizer", "strip_accents", strip_accents, bool)
         self.strip_accents = strip_accents
-        self.split_on_cjk = check_bool(split_on_cjk, "BertTokenizer: `split_on_cjk`")
+        self.split_on_cjk = check_option("BertTokenizer", "split_on_cjk", split_on_cjk, bool)
         self.max_word_length = max_word_length
-        where = "BertTokenizer: `special_tokens_in_text`"
-        self.special_tokens_in_text = check_special_tokens(special_tokens_in_text, where)
+        self.special_tokens_in_text = check_special_tokens(special_tokens_in_text, "BertTokenizer")
         self._words = None
         self.built = True
         if vocabulary is not None:

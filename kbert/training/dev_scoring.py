@@ -8,8 +8,9 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.keras_compat import strategy_scope
+from kbert.options import Count
 from kbert.training.logs import complete_logs
 
 _LOGGER = logging.getLogger("kbert")
@@ -63,7 +64,7 @@ class DevScoring(keras.callbacks.CallbackList):
         if keep not in ("best", "last"):
             raise ValueError(f'DevScoring: `keep` must be "best" or "last". Received: {keep!r}')
         if patience is not None:
-            (patience,) = check_positive("DevScoring", patience=patience).values()
+            patience = check_option("DevScoring", "patience", patience, Count)
         self.evaluate = evaluate
         self.metric = metric
         self.steps = None if steps is None else sorted(steps)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from kbert.checks import check_directory
-from kbert.files import remove_partial, storable, write_directory, write_json
+from kbert.files import remove_partial, write_directory, write_json
 from kbert.keras_compat import strategy_scope
 from kbert.locks import unlock_directory
 from kbert.training.divergence import check_finite
@@ -53,7 +53,7 @@ def save_checkpoint(directory: pathlib.Path, model: keras.Model, step: int, stat
         for name, value in state.items():
             if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
                 facts[-1][name] = len(value)
-                arrays |= {f"{number}/{name}/{i}": storable(array) for i, array in enumerate(value)}
+                arrays |= {f"{number}/{name}/{i}": _storable(array) for i, array in enumerate(value)}
     described = [_describe(variable) for variable in variables]
     manifest = {"step": step, "variables": described, "facts": {"callbacks": facts}}
 
@@ -104,9 +104,14 @@ def _describe(variable) -> dict:
     return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
 
 
+def _storable(values: np.ndarray) -> np.ndarray:
+    """Values as NumPy's files can hold them: bfloat16 in float32, which is exact."""
+    return values.astype("float32") if values.dtype.name == "bfloat16" else values
+
+
 def _write_values(directory: pathlib.Path, variables: list) -> None:
     if keras.backend.backend() != "tensorflow":
-        np.savez(directory / ARRAYS, *[storable(variable.numpy()) for variable in variables])
+        np.savez(directory / ARRAYS, *[_storable(variable.numpy()) for variable in variables])
         return
     import tensorflow as tf
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.checks import check_option, check_positive
+from kbert.checks import check_option
 from kbert.errors import SetupError
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
-from kbert.options import Precision, Strategy, Xla
+from kbert.options import Count, Precision, Strategy, Xla
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
@@ -161,7 +161,7 @@ def choose_hardware(
     check_option("choose_hardware", "precision", precision, Precision)
     check_option("choose_hardware", "xla", xla, Xla)
     if logical_cpus is not None:
-        check_positive("choose_hardware", logical_cpus=logical_cpus)
+        check_option("choose_hardware", "logical_cpus", logical_cpus, Count)
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus or 0)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_bool, check_directory, differing
+from kbert.checks import check_directory, check_option, differing
 from kbert.errors import internal_errors
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
@@ -187,7 +187,7 @@ def open_run(
             in it (a home directory, a checkout).
     """
     if overwrite is not None:
-        check_bool(overwrite, "`overwrite`")
+        check_option("open_run", "overwrite", overwrite, bool)
     if output is None:
         return RunDirectory(None)
     path = check_directory(output, "`output`")

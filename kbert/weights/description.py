@@ -5,11 +5,12 @@ import reprlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_positive
+from kbert.checks import check_option
 from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
+from kbert.options import Count
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
 
@@ -120,7 +121,7 @@ def _check_fields(settings, description):
     most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
     parts = description.encoder_arguments.get("num_parts")
     if parts is not None:
-        counts |= check_positive("BertEncoder", num_parts=parts)
+        counts["num_parts"] = check_option("BertEncoder", "num_parts", parts, Count)
         most["num_parts"] = config.max_sequence_length
     for name, bound in most.items():
         if counts[name] > bound:

@@ -113,7 +113,7 @@ def test_every_scheme(labels, ids, expected):
 @pytest.mark.parametrize("layer", [TagAnswers, EntityAnswers])
 def test_errors_and_config(layer, read):
     _, batch = read
-    with pytest.raises(ValueError, match="`labels` must be a list of strings"):
+    with pytest.raises(ValueError, match="`labels` must be a list, each item a string"):
         layer([1, 2])
     logits = tf.zeros((*batch["token_ids"].shape, 3))
     with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):

@@ -62,12 +62,6 @@ def test_what_cannot_be_converted_is_one_line(models, tmp_path):
         convert(tmp_path / "nowhere", "huggingface", tmp_path / "out")
 
 
-def test_leaving_the_pooler_out(models, tmp_path):
-    convert(models / "span", "huggingface", tmp_path / "out", "--no-pooler")
-    model = load(tmp_path / "out")
-    assert model.task == "span" and model.encoder.pooler is None
-
-
 def test_another_task_and_case(models, tmp_path):
     convert(models / "google", "huggingface", tmp_path / "out", "--task", "encoder", "--lowercase")
     assert load(tmp_path / "out").task == "encoder" and load(tmp_path / "out").pretrained.tokenizer.lowercase

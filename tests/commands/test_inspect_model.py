@@ -22,14 +22,14 @@ def home(tmp_path_factory):
 def test_all_of_it(home, capsys):
     run_kbert(
         "inspect",
-        *as_flags(source=home / "tiny", output=home / "out", log_dir=home / "logs", texts="the [MASK] film ."),
-        *as_flags(pair=["a good film", "a book"], data=home / "train.conll", dev=home / "dev.conll"),
+        *as_flags(source=home / "tiny", output=home / "out", log_dir=home / "logs"),
+        *as_flags(texts=["the [MASK] film .", "a book"], data=home / "train.conll", dev=home / "dev.conll"),
         *as_flags(columns='{"pos": 1, "tags": -1}', compare=home / "tiny", max_words=100),
     )
     said = capsys.readouterr().out
     assert "entity type: " in said and "report.html" in said and f"tensorboard --logdir {home / 'logs'}" in said
     figures = json.loads((home / "out/figures.json").read_text("utf-8"))
-    assert figures["texts"][0]["tokens"][2] == "[MASK]" and figures["texts"][1]["texts"] == ["a good film", "a book"]
+    assert figures["texts"][0]["tokens"][2] == "[MASK]" and figures["texts"][1]["texts"] == ["a book"]
     assert set(figures["probes"]) == {"entity type", "position"}  # all words have one part of speech here
     assert 100 <= figures["probes"]["position"]["train_words"] < 110
     assert (home / "logs/inspection/projector_config.pbtxt").is_file()
@@ -39,7 +39,6 @@ def test_wrong_flags_are_named(home):
     wrong_inputs(
         lambda flags: run_kbert("inspect", "--source", home / "tiny", *flags),
         ((), "expected `log_dir`, `output` or both"),
-        (("--output", "out", "--pair", "a", "b", "c"), "`pair` must be two texts"),
         (("--output", "out", "--columns", "pos"), "2"),
         error=SystemExit,
     )

@@ -13,7 +13,7 @@ from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
 from kbert.corpus.write_records import write_records
-from kbert.files import FullDisk, WriteFault, explain_full_disk
+from kbert.files import WriteFault, explain_full_disk
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.training.exact_resume import save_checkpoint
@@ -41,7 +41,7 @@ def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path,
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", flush)
-        with pytest.raises(FullDisk, match=r"(history.jsonl|step-\d+): not written, no space left") as error:
+        with pytest.raises(WriteFault, match=r"(history.jsonl|step-\d+): not written, no space left") as error:
             tiny.run(tmp_path)
     assert "\n" not in str(error.value) and not list(tmp_path.rglob(".*"))
     assert_arrays_equal(tiny.run(tmp_path)[1], weights)
@@ -60,7 +60,9 @@ def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):
     model.optimizer.build(model.trainable_variables)
     size = sum(variable.numpy().nbytes for variable in [*model.variables, *model.optimizer.variables])
     monkeypatch.setattr(os, "fsync", _full)
-    with pytest.raises(FullDisk, match=f"checkpoints/step-0000000004: not written, .*: {size / 1e6:.1f} MB are needed"):
+    with pytest.raises(
+        WriteFault, match=f"checkpoints/step-0000000004: not written, .*: {size / 1e6:.1f} MB are needed"
+    ):
         save_checkpoint(tmp_path / "checkpoints", model, 4)
     assert not list((tmp_path / "checkpoints").iterdir())
 
@@ -75,7 +77,7 @@ def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatc
         "run": lambda: run.finish({}),
         "model": lambda: save(make_model("encoder"), tmp_path / "model", "huggingface"),
     }.items():
-        with pytest.raises(FullDisk, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
+        with pytest.raises(WriteFault, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
             write()
     assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "model").exists()
 
@@ -88,7 +90,7 @@ def test_what_tensorboard_shows_names_its_path(tmp_path, monkeypatch):
     batch = next(iter(tiny.make_dataset()))
     for callback in (TensorBoard(tmp_path), MaskedExamples(make_tokenizer().vocabulary, batch, tmp_path)):
         callback.set_model(tiny.model())
-        with pytest.raises(FullDisk, match=f"^{tmp_path}.*: not written, no space left"):
+        with pytest.raises(WriteFault, match=f"^{tmp_path}.*: not written, no space left"):
             callback.on_epoch_end(0, {"step": 1, "loss": 2.0})
 
 
@@ -102,7 +104,7 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
         room = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
         filler.write_bytes(b"x" * (room - (32 << 10)))  # logs and history fit, a checkpoint does not
         with pytest.raises(
-            FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free"
+            WriteFault, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free"
         ) as error:
             tiny.train(tiny.model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
         assert "\n" not in str(error.value) and not list((mount / "checkpoints").iterdir())

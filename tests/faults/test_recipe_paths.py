@@ -75,7 +75,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "pretrain_with_fit": (
         *as_flags(texts="<corpus.txt>", model="<init>", output="<new>", epochs=1, sequence_length=16),
     ),
-    "query": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),
+    "query": ("--input", "<rows.jsonl>", "--model", "reviews"),
     "quickstart": ("--output", "<new>", "--steps", 1),
     "records": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
     "triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
@@ -85,7 +85,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
 MORE = {  # other flags that take a path
     "evaluate-pretraining": [("<corpus.txt>", "--source", "<init>", "--held-out", 0.2)],
     "pretrain": [("<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
-    "query": [("--input", "<rows.jsonl>", "--model", "reviews")],
     "embed": [("--source", "<init>", "--sts-b", "<glue>", "--output", "<new>")],
     "finetune classification": [
         (

@@ -113,7 +113,7 @@ def test_datasets_must_have_batches(pipeline):
         with pytest.raises(ValueError, match="Pipeline: expected a dataset of batches. Received: an empty dataset"):
             use(dataset.batch(2).take(0), verbose=0)
     for name in ("batch_size", "steps"):
-        with pytest.raises(ValueError, match=f"Pipeline: `{name}` must be a positive integer. Received: 0"):
+        with pytest.raises(ValueError, match=f"Pipeline: `{name}` must be a positive integer or None. Received: 0"):
             pipeline.predict(["a"], verbose=0, **{name: 0})
 
 

@@ -19,7 +19,7 @@ import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.files import FullDisk
+from kbert.files import WriteFault
 from kbert.finetuning.predict_file import predict_file
 from kbert.finetuning.prediction_rows import Rows, table_rows
 from kbert.training import callbacks
@@ -193,7 +193,7 @@ def test_a_full_disk_is_named_and_the_same_call_resumes(pipeline, source, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "predict_on_batch", answer_with_limit)
         try:
-            with pytest.raises(FullDisk, match=r"answers.jsonl.*: not written, file too large: .*MB are free there"):
+            with pytest.raises(WriteFault, match=r"answers.jsonl.*: not written, file too large: .*MB are free there"):
                 run(pipeline, source, output)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

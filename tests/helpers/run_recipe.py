@@ -32,12 +32,21 @@ def as_flags(**given):
 
 def run_recipe(name, *arguments):
     """Runs a recipe here; starting TensorFlow anew would take longer than most tests."""
-    return run_command(import_recipe(name).COMMAND, [str(argument) for argument in arguments], name)
+    return _run(import_recipe(name).COMMAND, arguments, name)
 
 
 def run_kbert(word, *arguments):
     """Runs a command of ``kbert`` here; returns the result of its verb."""
-    return run_command(COMMANDS[word], [str(argument) for argument in arguments], f"kbert {word}")
+    return _run(COMMANDS[word], arguments, f"kbert {word}")
+
+
+def _run(command, arguments, prog):
+    try:
+        return run_command(command, [str(argument) for argument in arguments], prog)
+    except SystemExit as stop:
+        if stop.code in (130, 143):  # whoever stopped the tests means them all
+            raise KeyboardInterrupt from stop
+        raise
 
 
 def run_kbert_alone(*arguments, **environment):

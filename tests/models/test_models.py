@@ -223,7 +223,7 @@ def test_bad_arguments():
         BertEncoder(good, outputs=["sequence"])
     with pytest.raises(ValueError, match="`pooled_output` needs the pooler. Received: .*sequence_output"):
         BertEncoder(good, outputs=("pooled_output", "sequence_output"), pooler=False)
-    with pytest.raises(ValueError, match="`num_parts` must be a positive integer. Received: 0"):
+    with pytest.raises(ValueError, match="`num_parts` must be a positive integer or None. Received: 0"):
         BertEncoder(good, num_parts=0)
     with pytest.raises(ValueError, match="at least one head"):
         BertPretrainer(good, next_sentence=False, masked_lm=False)

@@ -130,14 +130,14 @@ def test_options_that_contradict_each_other(models):
 
 def test_loading_refuses_what_building_does(models, stored):
     rows = (
-        (("classification", {"labels": ["a", "a"]}), "`labels` must differ from each other"),
-        (("classification", {"labels": []}), r"`labels` must be a list of strings. Received: \[\]"),
+        (("classification", {"labels": ["a", "a"]}), "`labels` must be different strings, at least one"),
+        (("classification", {"labels": []}), r"`labels` must be different strings, at least one. Received: \[\]"),
         (("classification", {"sequence_length": "16"}), "`sequence_length` must be a positive integer. Received: '16'"),
         (("classification", {"pair": "no"}), "`pair` must be True or False. Received: 'no'"),
         (("classification", {"thresholds": [0.1, 0.2]}), "`thresholds` are a multi-label classifier's"),
         (("classification", {"doc_stride": 5}), "`doc_stride` goes with `window_pooling`"),
         (("classification", {"pair": True, "window_pooling": "max"}), "`window_pooling` is for single texts"),
-        (("tagging", {"labels": ["a", "a"]}), "`labels` must differ from each other"),
+        (("tagging", {"labels": ["a", "a"]}), "`labels` must be different strings, at least one"),
         (("tagging", {"tagging_output": "words"}), "`tagging_output` must be one of"),
         (("span", {"null_threshold": "1"}), "`null_threshold` must be a number in .*Received: '1'"),
         (("encoder", {"normalize": "no"}), "`normalize` must be True or False. Received: 'no'"),

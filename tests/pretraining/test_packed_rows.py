@@ -155,7 +155,7 @@ def test_real_fractions_are_those_of_the_batches(tokenizer, tmp_path, next_sente
 
 def test_bad_arguments(records, tokenizer):
     for options, message in (
-        ({"packed": True, "num_parts": 0}, "`num_parts` must be a positive integer. Received: 0"),
+        ({"packed": True, "num_parts": 0}, "`num_parts` must be a positive integer or None. Received: 0"),
         ({"num_parts": 4}, "`num_parts` is for packed rows. Received: num_parts=4, packed=False"),
     ):
         with pytest.raises(ValueError, match=message):

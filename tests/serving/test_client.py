@@ -184,32 +184,25 @@ def test_the_recipe(server, served_models, capsys, tmp_path):
     rows = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
     expected = served_models["regression"].pipeline.predict({"text": ["a", "c"], "text_pair": ["b", ""]}, verbose=0)
     np.testing.assert_allclose(rows, expected["score"], atol=1e-5, rtol=0)
-    run_kbert("query", "--pair", "a", "b", *common, "regression")
-    assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(rows[0], abs=1e-6)
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"words": "b"}\n')
     with pytest.raises(SystemExit, match="line 2: expected an object with"):
         run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "single")
-    for arguments in (["--question", "Who?"], ["--prompt", "x"], ["a", "--pair", "b", "c"], []):
-        with pytest.raises(SystemExit):
+    for arguments in (["a", "--input", tmp_path / "rows.jsonl"], []):
+        with pytest.raises(SystemExit, match="expected either texts or `input`"):
             run_kbert("query", *arguments, *common, "single")
 
 
 @pytest.mark.slow  # test_the_recipe
 def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_path):
-    (tmp_path / "context.txt").write_text("A film \U0001f600 of London.\n", encoding="utf-8")
-    common = ["--timeout", PATIENT, "--url", url, "--model"]
-    asked = ["--question", "the capital?", "--context-file", tmp_path / "context.txt"]
-    run_kbert("query", *asked, *common, "span")
+    common = ["--input", tmp_path / "rows.jsonl", "--timeout", PATIENT, "--url", url, "--model"]
+    question = {"question": "the capital?", "context": "A film \U0001f600 of London.\n"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(question, ensure_ascii=False), encoding="utf-8")
+    run_kbert("query", *common, "span")
     answer = json.loads(capsys.readouterr().out)
     assert (answer["answer"], answer["start"], answer["end"]) == ("London", 12, 18)
-    run_kbert("query", "--prompt", "the film", "--choices", "good", "", *common, "multiple_choice")
-    printed = capsys.readouterr()
-    answer = json.loads(printed.out)
-    assert answer["choice"] == 0 and answer["probabilities"] == pytest.approx([1, 0])
-    assert printed.err.startswith("curl ") and "http://" in printed.err and ":predict" in printed.err
     rows = [{"prompt": text, "choices": choices} for text, choices in zip(TEXTS, CHOICES, strict=True)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "multiple_choice")
+    run_kbert("query", *common, "multiple_choice")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = served_models["multiple_choice"].pipeline.predict({"prompt": TEXTS, "choices": CHOICES}, verbose=0)
     np.testing.assert_allclose([row["probabilities"] for row in answers], expected["probabilities"], atol=1e-5, rtol=0)

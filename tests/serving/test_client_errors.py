@@ -91,7 +91,10 @@ def test_redirects_are_refused(code):
 def test_nested_json_is_an_error():
     for deep in (b"[" * 100_000, b'{"outputs":' * 100_000):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(deep)
-        with bytes_server(head + deep) as address, pytest.raises(ServingError, match="nested 100 levels"):
+        with (
+            bytes_server(head + deep) as address,
+            pytest.raises(ServingError, match="expected JSON as other programs write it"),
+        ):
             ServingClient(address, "m", timeout=20).predict({"text": ["a"]})
 
 

@@ -99,8 +99,8 @@ def test_a_column_for_each_label(tmp_path):
         task.read(wrong)
     wrong_inputs(
         lambda fields: kbert.tasks.Classification(**fields),
-        ({"label": ["a", "a"]}, "`label` must differ from each other"),
-        ({"label": []}, "`label` must be a list of strings"),
+        ({"label": ["a", "a"]}, "`label` must be different strings, at least one"),
+        ({"label": []}, "`label` must be different strings, at least one"),
         ({"label": ["a", "b"], "label_separator": "|"}, "`label_separator` is for a single column of labels"),
     )
 

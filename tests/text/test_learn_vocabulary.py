@@ -131,7 +131,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="`lines` must be several texts.*Received: 'corpus.txt'"):
         learn_vocabulary("corpus.txt", 100)
     for characters in (0, "9", 1.5, True):
-        with pytest.raises(ValueError, match=f"`max_characters` must be a positive integer. Received: {characters!r}"):
+        with pytest.raises(
+            ValueError, match=f"`max_characters` must be a positive integer or None. Received: {characters!r}"
+        ):
             learn_vocabulary(["text"], 100, max_characters=characters)
 
 

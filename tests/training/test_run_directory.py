@@ -96,7 +96,7 @@ def test_other_files_are_an_error(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match=r"other files than a run's.*thesis\.tex"):
         open_run(tmp_path, SETTINGS)
-    with pytest.raises(NotADirectoryError, match="which is a file"):
+    with pytest.raises(NotADirectoryError, match="is a file"):
         open_run(tmp_path / "thesis.tex", SETTINGS)
     assert (tmp_path / "thesis.tex").exists()
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from kbert.aliases import PathLike
-from kbert.checks import check_bool, check_directory
+from kbert.checks import check_directory, check_option
 from kbert.inspection.board.event_file import EventFile, event_files
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
 from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
@@ -55,7 +55,7 @@ class TensorBoard(keras.callbacks.Callback):
         TypeError: a `log_dir` that is no path.
         NotADirectoryError: it is a file, or below one.
         ValueError: a wrong `time_fraction`, `profile` or flag.
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
+        WriteFault: as `kbert.files.explain_full_disk`.
 
     Example::
 
@@ -78,7 +78,7 @@ class TensorBoard(keras.callbacks.Callback):
         self.settings = settings
         self.baseline = baseline or {}
         self.batch = batch
-        self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
+        self.wait_for_finish = check_option("TensorBoard", "wait_for_finish", wait_for_finish, bool)
         self._sampler = Sampler(time_fraction)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
         # Off TensorFlow, Keras ends batches in other threads, and need not stop that for this callback.

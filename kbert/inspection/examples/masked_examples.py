@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbert.aliases import PathLike
-from kbert.checks import check_directory, check_positive
+from kbert.checks import check_directory, check_option
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.inspection.views.masking import masked_tokens, softmax
+from kbert.options import Count
 from kbert.training.logs import complete_logs, is_chief
 
 _NAMES = ("IsNext", "NotNext")
@@ -87,7 +88,7 @@ class MaskedExamples(keras.callbacks.Callback):
         examples: int = 4,
     ) -> None:
         super().__init__()
-        (examples,) = check_positive("MaskedExamples", examples=examples).values()
+        examples = check_option("MaskedExamples", "examples", examples, Count)
         self.inputs, self.labels, self.weights = (
             {name: np.asarray(value)[:examples] for name, value in part.items()} for part in batch
         )

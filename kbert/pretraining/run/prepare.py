@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Annotated, Any
 
+from kbert.checks import Bounds, check_option
 from kbert.config import MASK_RATE
 from kbert.options import (
     NOT_RECORDED,
@@ -82,7 +83,6 @@ def prepare_records(
         kbert.pretraining.prepare_records("wiki/*.gz", "vocab.txt", "records")
     """
     settings = record(prepare_records, locals())
-    from kbert.checks import check_integers
     from kbert.corpus.corpus_files import find_files
     from kbert.corpus.documents import iterate_documents
     from kbert.corpus.held_out import check_held_out
@@ -95,7 +95,7 @@ def prepare_records(
 
     if runner is None and (beam_flags or shared):
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
-    check_integers("prepare_records", 5, sequence_length=sequence_length)
+    check_option("prepare_records", "sequence_length", sequence_length, Annotated[int, Bounds("[5, inf)")])
     division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
     reading = {"format": format, "language": language}
     output = pathlib.Path(output)

@@ -169,7 +169,7 @@ def test_wrong_spans(tmp_path):
     wrong_inputs(
         lambda content: read_tagged(write(tmp_path / "b.jsonl", content)),
         ("{", "line 1: not JSON"),
-        ("[" * 200_000, "b.jsonl, line 1: JSON may be nested 100 levels deep"),
+        ("[" * 200_000, "b.jsonl, line 1: expected JSON as other programs write it"),
         ("", "b.jsonl is empty"),
     )
 

@@ -13,9 +13,9 @@ import keras
 from kbert.errors import reading_errors
 from kbert.keras_compat import strategy_of
 from kbert.training.callbacks import clock
-from kbert.training.flops import peak_bytes, training_flops_per_token
+from kbert.training.flops import batch_shape, peak_bytes, training_flops_per_token
 from kbert.training.jax_devices import count_devices
-from kbert.training.memory import activation_bytes, batch_shape, memory_errors
+from kbert.training.memory import activation_bytes, memory_errors
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -13,7 +13,6 @@ import keras
 from kbert.config import BertConfig
 from kbert.keras_compat import strategy_of
 from kbert.models.bert_model import BertModel
-from kbert.training.memory import batch_shape
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -75,7 +74,7 @@ def device_name() -> str:
 
     for device in tf.config.list_physical_devices("GPU"):
         return tf.config.experimental.get_device_details(device).get("device_name", "GPU")
-    return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
+    return "TPU" if tf.config.list_logical_devices("TPU") else "CPU"  # those of a remote TPU are logical devices
 
 
 def device_peak(model: keras.Model) -> float | None:
@@ -89,6 +88,15 @@ def device_peak(model: keras.Model) -> float | None:
         return peak * jax.device_count()
     strategy = strategy_of(model)
     return peak * (1 if strategy is None else strategy.num_replicas_in_sync)
+
+
+def batch_shape(dataset: "tf.data.Dataset | keras.utils.PyDataset") -> tuple[int | None, int | None]:
+    """(B, S) of a dataset's batches, choices counted as rows; None for an unknown size."""
+    spec = dataset.element_spec
+    inputs = spec[0] if isinstance(spec, tuple) else spec
+    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else (None, None)
+    rows = shape[0] if len(shape) == 2 or None in shape[:-1] else shape[0] * shape[1]
+    return rows, shape[-1]
 
 
 def batch_flops(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset") -> float | None:

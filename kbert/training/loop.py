@@ -12,9 +12,9 @@ from kbert.errors import internal_errors, reading_errors
 from kbert.keras_compat import base_optimizer, sync_state
 from kbert.training.callbacks import callback_list
 from kbert.training.divergence import check_finite, check_window
-from kbert.training.flops import batch_flops
+from kbert.training.flops import batch_flops, batch_shape
 from kbert.training.logs import optimizer_logs, readable_logs
-from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
+from kbert.training.memory import check_batch_memory, memory_errors
 from kbert.training.workers import named_losses
 
 _LOGGER = logging.getLogger("kbert")

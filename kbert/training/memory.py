@@ -8,16 +8,12 @@ import ctypes
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import keras
 
 from kbert.errors import UserError
 from kbert.models.bert_model import BertModel
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
+from kbert.training.flops import device_name
 
 _SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -41,7 +37,7 @@ def check_batch_memory(model: keras.Model, batch_size: int, sequence_length: int
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
     """
     available = machine_memory()
-    if not isinstance(model, BertModel) or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
+    if not isinstance(model, BertModel) or available is None or "TF_CONFIG" in os.environ or device_name() != "CPU":
         return
     needed = activation_bytes(model, batch_size, sequence_length or _SHORTEST)
     if needed > available:
@@ -83,15 +79,6 @@ def memory_errors(batch_size: int | None, sequence_length: int | None = None) ->
         ) from error
 
 
-def batch_shape(dataset: "tf.data.Dataset | keras.utils.PyDataset") -> tuple[int | None, int | None]:
-    """(B, S) of a dataset's batches, choices counted as rows; None for an unknown size."""
-    spec = dataset.element_spec
-    inputs = spec[0] if isinstance(spec, tuple) else spec
-    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else (None, None)
-    rows = shape[0] if len(shape) == 2 or None in shape[:-1] else shape[0] * shape[1]
-    return rows, shape[-1]
-
-
 def machine_memory() -> int | None:
     """Bytes of main memory that this process may use; None if the system does not say."""
     limits = []
@@ -101,14 +88,6 @@ def machine_memory() -> int | None:
         with contextlib.suppress(OSError, ValueError):  # "max" is not a number
             limits.append(int(pathlib.Path(path).read_text()))
     return min(limits, default=None)
-
-
-def _has_accelerator() -> bool:
-    if keras.backend.backend() != "tensorflow":
-        return True  # not known for other backends
-    import tensorflow as tf
-
-    return any(device.device_type not in ("CPU", "XLA_CPU") for device in tf.config.list_logical_devices())
 
 
 def _of_tokens(sequence_length: int | None) -> str:

@@ -12,7 +12,8 @@ from helpers.tiny_bert import tiny_config
 
 import kbert
 from kbert.training import memory
-from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
+from kbert.training.flops import batch_shape
+from kbert.training.memory import check_batch_memory, memory_errors
 
 FAULTS = """
 import ctypes, resource, sys, threading

@@ -5,7 +5,7 @@ from typing import Any
 
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import check_sequence_length, check_vocabulary_fits, default_settings
@@ -116,8 +116,6 @@ def _check_model(model) -> None:
             "build_pipeline: `model` must be a kbert model, the path of one or its name on the Hugging Face hub. "
             f"Received: {type(model).__name__}{hints[0] if hints else ''}"
         )
-    if model.task not in task_names():
-        raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")
 
 
 def _chosen(word: str, options: dict[str, Any]) -> dict[str, Any]:

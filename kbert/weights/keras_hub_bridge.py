@@ -13,12 +13,12 @@ from kbert.aliases import PathLike
 from kbert.errors import MissingPackage
 from kbert.files import check_directory_is_free, read_json, write_directory
 from kbert.models.lora import merged
-from kbert.weights.description import default_settings
+from kbert.weights.description import ModelDescription, default_settings
 from kbert.weights.files.tensor_file import TensorInfo
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, TensorCheckpoint, described
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, TensorCheckpoint
 from kbert.weights.formats.config_names import SIZES, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors
-from kbert.weights.formats.name_table import NameTable, TensorName
+from kbert.weights.formats.name_table import NameTable
 from kbert.weights.load import load_pretrained
 from kbert.weights.save import resolve_parts
 from kbert.weights.source import is_preset
@@ -35,20 +35,15 @@ if TYPE_CHECKING:
 _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
 NAMES = NameTable(
     "kerashub",
-    names={  # its attention layers have a separate axis of heads
-        "encoder_block_{i}/attention/" + layer + part: TensorName(_ATTENTION + layer + part, dims)
-        for layer in ("query", "key", "value")
-        for part, dims in (("/kernel", "HAD"), ("/bias", "AD"))
-    }
-    | {
-        "encoder_block_{i}/attention/output/kernel": TensorName(_ATTENTION + "attention_output/kernel", "ADH"),
-        "masked_lm_head/output_bias": "mlm_head/output_bias",
-    },
+    names={"masked_lm_head/output_bias": "mlm_head/output_bias"},
     layers={
         "embeddings/token_embedding": "token_embedding",
         "embeddings/segment_embedding": "segment_embedding",
         "embeddings/position_embedding": "position_embedding",
         "embeddings/layer_norm": "embeddings_layer_norm",
+        "encoder_block_{i}/attention/query": _ATTENTION + "query",
+        "encoder_block_{i}/attention/key": _ATTENTION + "key",
+        "encoder_block_{i}/attention/value": _ATTENTION + "value",
         "encoder_block_{i}/attention/output": _ATTENTION + "attention_output",
         "encoder_block_{i}/attention_layer_norm": "transformer_layer_{i}/self_attention_layer_norm",
         "encoder_block_{i}/feed_forward/intermediate": "transformer_layer_{i}/feedforward_intermediate_dense",
@@ -171,7 +166,7 @@ def to_keras_hub(
         theirs = getattr(keras_hub.models, name)(backbone, **head)
     for variable in theirs.weights:
         _, values = tensors[variable.path]
-        variable.assign(values())
+        variable.assign(values().reshape(variable.shape))  # its attention layers have a separate axis of heads
     return theirs, tokenizer
 
 
@@ -227,13 +222,19 @@ def _opened(preset: str, tokenizer):
 class _Variables:
     """The variables of a KerasHub model as a `TensorFile`; `path` is for messages."""
 
-    def __init__(self, path: pathlib.Path, model: keras.Model) -> None:
+    def __init__(self, path: pathlib.Path, model: keras.Model, hidden_dim: int) -> None:
         self.path = path
         self._variables = {variable.path: variable for variable in model.weights}
-        self.tensors = {name: TensorInfo(tuple(v.shape), str(v.dtype)) for name, v in self._variables.items()}
+        self.tensors = {}
+        for name, variable in self._variables.items():
+            shape = tuple(variable.shape)
+            if "/self_attention_layer/" in name:  # without its axis of heads
+                shape = (hidden_dim,) if name.endswith("/bias") else (hidden_dim, hidden_dim)
+            self.tensors[name] = TensorInfo(shape, str(variable.dtype))
 
     def read(self, name: str) -> np.ndarray:
-        return ops.convert_to_numpy(self._variables[name]).astype("float32", copy=False)
+        values = ops.convert_to_numpy(self._variables[name]).astype("float32", copy=False)
+        return values.reshape(self.tensors[name].shape)
 
 
 def _checkpoint(model: Any, tokenizer: Any) -> TensorCheckpoint:
@@ -262,13 +263,13 @@ def _checkpoint(model: Any, tokenizer: Any) -> TensorCheckpoint:
         stored = tokenizer.get_config()
         settings = {ours: stored[its] for its, ours in _TOKENIZER_ARGUMENTS.items() if its in stored}
         settings["max_word_length"] = _MAX_WORD_LENGTH
-    tensors = _Variables(where, model)
+    tensors = _Variables(where, model, config.hidden_dim)
     return TensorCheckpoint(
         path=where,
         config_path=where,
         names=NAMES,
         config_names=CONFIG_NAMES,
-        description=described(task, config, pooler=True, **arguments),
+        description=ModelDescription(task, config, arguments, {"pooler": True}),
         settings=default_settings(task, config, settings, preprocessor and preprocessor.sequence_length),
         vocabulary=tokenizer and tokenizer.get_vocabulary(),
         tensors=tensors,

@@ -197,64 +197,55 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     names = ModelDescription.argument_names(task)
     options = ("sequence_length", *task_class(task).option_names())
-    fixed = sorted(set(overrides) & (set(own.config.to_dict()) - set(FREE_FIELDS)))
     known = {*options, *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *ENCODER_ARGUMENTS}
-    if fixed:
-        raise ValueError(
-            f"load_pretrained: {fixed} cannot be overridden, the stored weights have that shape. "
-            f"What can: {list(FREE_FIELDS)}"
-        )
     if unknown := sorted(set(overrides) - known):
-        raise ValueError(f"load_pretrained: unknown arguments {unknown}. Known: {sorted(known)}")
+        raise ValueError(
+            f"load_pretrained: unknown arguments {unknown} (sizes of the stored weights cannot be overridden). "
+            f"Known: {sorted(known)}"
+        )
 
     def given(names):
         return {name: overrides[name] for name in names if name in overrides}
 
-    is_own_task = task == own.task
-    settings = stored.settings.replace(tokenizer={**stored.settings.tokenizer, **given(_TOKENIZER_ARGUMENTS)})
-    if not is_own_task:
-        settings = _for_task(task, settings, stored)
+    settings, arguments = stored.settings, own.arguments
+    encoder, quantized = own.encoder_arguments, own.quantized_layers
+    if task != own.task:
+        settings = _for_task(task, stored)
+        kept = {name: value for name, value in arguments.items() if name in _MASKED_LM_ARGUMENTS}
+        kept |= stored.other_options  # such as the `pooling` of sentence-transformers
+        arguments, encoder, quantized = {name: value for name, value in kept.items() if name in names}, {}, {}
+    settings = settings.replace(tokenizer={**settings.tokenizer, **given(_TOKENIZER_ARGUMENTS)})
     settings = _with_options(settings, given(options), overrides)
     fields = given(FREE_FIELDS)
     if stored.vocabulary is not None and PAD in stored.vocabulary:  # else the tokenizer refuses it
         fields.setdefault("pad_token_id", stored.vocabulary.index(PAD))
-    kept = names if is_own_task else _MASKED_LM_ARGUMENTS
-    arguments = {name: value for name, value in own.arguments.items() if name in kept}
-    arguments |= {} if is_own_task else stored.other_options  # such as the `pooling` of sentence-transformers
-    arguments = {name: value for name, value in arguments.items() if name in names}
     if settings.task.labels and "num_labels" in names:
-        arguments["num_labels"] = len(settings.task.labels)
-    arguments |= given(names)
+        arguments = arguments | {"num_labels": len(settings.task.labels)}
+    arguments = arguments | given(names)
     if settings.task.thresholds:
         arguments.setdefault("num_labels", len(settings.task.thresholds))
     if task == "tagging" and "num_labels" not in arguments:  # a classifier has two by default
         raise ValueError(
             f"load_pretrained: a {task} model needs `labels`, or their number as `num_labels`. {stored.path} has none"
         )
-    encoder = dict(own.encoder_arguments) if is_own_task else {}
     if overrides.get("pooler") is False and encoder.get("outputs"):
-        encoder["outputs"] = [name for name in encoder["outputs"] if name != "pooled_output"] or None
-    description = ModelDescription(
-        task,
-        BertConfig.from_dict(own.config.to_dict() | fields),
-        arguments,
-        encoder | given(ENCODER_ARGUMENTS),
-        own.quantized_layers if is_own_task else {},
-    )
+        encoder = encoder | {"outputs": [name for name in encoder["outputs"] if name != "pooled_output"] or None}
+    config = BertConfig.from_dict(own.config.to_dict() | fields)
+    description = ModelDescription(task, config, arguments, encoder | given(ENCODER_ARGUMENTS), quantized)
     check_settings("load_pretrained", settings, description, frozenset(overrides))
     return description, settings
 
 
-def _for_task(word: str, settings: ModelSettings, stored: Checkpoint) -> ModelSettings:
+def _for_task(word: str, stored: Checkpoint) -> ModelSettings:
     """Settings for another task: its task object has the fields of the stored one that do not belong to the head.
 
     A field that is None there, such as a tagger's `doc_stride`, has its default.
     """
     task = task_class(word)
     names = set(task.option_names()) - {"labels", "thresholds"}
-    fields = {name: value for name, value in settings.task.options().items() if value is not None}
+    fields = {name: value for name, value in stored.settings.task.options().items() if value is not None}
     fields |= {**stored.description.arguments, **stored.other_options}  # as the `pooling` of a similarity model
-    settings = settings.replace(task=task(**{name: value for name, value in fields.items() if name in names}))
+    settings = stored.settings.replace(task=task(**{name: value for name, value in fields.items() if name in names}))
     if task.default_length == DEFAULT_SEQUENCE_LENGTH:
         return settings
     longest = stored.description.config.max_sequence_length

@@ -150,7 +150,7 @@ def test_its_options_are_its_own(pipeline, registered):
 
 def test_it_is_unknown_before_it_is_registered_and_keeps_its_word(monkeypatch):
     monkeypatch.setattr(registry, "_TASKS", dict(registry._TASKS))
-    with pytest.raises(ValueError, match="expected a model with a task of .* Received: 'politeness'"):
+    with pytest.raises(ValueError, match="Expected one of the tasks .* Received: 'politeness'"):
         kbert.build_pipeline(BertPoliteness(tiny_config(num_layers=1)), tiny_tokenizer())
     with pytest.raises(ValueError, match="expected a new word. Received: 'span'"):
         registry.register_task("span", lambda: Politeness)

@@ -10,21 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.aliases import PathLike
-from kbert.config import BertConfig
 from kbert.files import read_json
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.config_names import ConfigNames
-from kbert.weights.formats.name_table import (
-    SIZES,
-    NameTable,
-    TensorName,
-    encoder_variables,
-    head_variables,
-    sizes_of,
-)
+from kbert.weights.formats.name_table import NameTable, TensorName, encoder_variables, head_variables
 from kbert.weights.report import LoadReport, transfer
 
 if TYPE_CHECKING:
@@ -97,17 +89,16 @@ class TensorCheckpoint(Checkpoint):
                 f"{self.config_path}: `{self.config_names.fields['num_layers']}` is {config.num_layers}, but "
                 f"{path} has {blocks}."
             )
-        sizes = sizes_of(config, description.arguments.get("num_labels"))
         needed = encoder_variables(config, description.has_pooler)
         missing, integers = [], []
-        for variable in needed + head_variables(description.task):
+        for variable, shape in (needed | head_variables(description.task)).items():
             tensor = self.names.find(variable)
             if tensor is None or tensor.name not in self.stored_names:
                 if variable in needed:
                     missing.append(f"{variable} (there: {tensor.name})")
                 continue
             info = self.tensors.tensors[self.stored_names[tensor.name]]
-            self._check_shape(tensor, info.shape, sizes)
+            self._check_shape(tensor, info.shape, shape)
             if "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
                 integers.append(f"{tensor.name} ({info.dtype})")
         if missing:
@@ -129,7 +120,6 @@ class TensorCheckpoint(Checkpoint):
         Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
         """
         heads = task_class(self.description.task).heads  # in some formats heads share a name
-        sizes = sizes_of(model.config, model.num_labels or 1)
         encoder = {variable.path for variable in model.encoder.weights}
 
         def find(variable):
@@ -139,34 +129,31 @@ class TensorCheckpoint(Checkpoint):
             if tensor is None or (name := self.stored_names.get(tensor.name)) is None:
                 return None
             info = self.tensors.tensors[name]
-            fits = info.shape == (tensor.shape(sizes) if tensor.dims else tuple(variable.shape))
+            fits = info.shape == tensor.shape(variable.shape)
             return name if fits and (info.dtype == "int8") == (variable.dtype == "int8") else None
 
         def read(variable, name):
-            values = self.read_finite(name)
+            values = self.tensors.read(name)
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
             values = values if variable.dtype == "int8" else values.astype("float32", copy=False)
-            return self.names.find(variable.path).to_kbert(values, variable.shape)
+            return self.names.find(variable.path).values(values)
 
         names = [name for name in self.tensors.tensors if name not in self.ignored]
         return transfer(model, find, read, names, str(self.path), self.remarks, new_layers)
 
-    def read_finite(self, name: str) -> np.ndarray:
-        """The values of a tensor; ValueError unless all are finite."""
-        values = self.tensors.read(name)
-        if not np.all(np.isfinite(values)):
-            raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
-        return values
-
-    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-        expected = tensor.shape(sizes)
+    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], dims: tuple[str | int, ...]) -> None:
+        sizes = self.description.config.to_dict() | self.description.arguments
+        dims = tensor.shape(dims)
+        expected = tuple(sizes.get(dim, dim) for dim in dims)
         if shape == expected:
             return
-        for letter, stored, size in zip(tensor.dims, shape, expected, strict=False):
-            field = "num_labels" if letter == "N" else self.config_names.fields.get(SIZES.get(letter))
-            if stored != size and field:
+        fields = self.config_names.fields | {"num_labels": "num_labels"}
+        for dim, stored, size in zip(dims, shape, expected, strict=False):
+            if stored != size and dim in fields:
                 raise ValueError(
-                    f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {stored} ({tensor.name} of "
-                    f"shape {shape})."
+                    f"{self.config_path}: `{fields[dim]}` is {size}, but {self.tensors.path} has {stored} "
+                    f"({tensor.name} of shape {shape})."
                 )
         raise ValueError(
             f"{self.tensors.path}: shapes that do not fit the config beside it: {tensor.name}: expected {expected}. "
@@ -191,11 +178,6 @@ class StoredTokenizer:
     vocabulary: list[str] | None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-
-
-def described(task: str, config: BertConfig, pooler: bool, **arguments) -> ModelDescription:
-    """The description of a model of this task, whose encoder keeps its pooler even if the task does not use it."""
-    return ModelDescription(task, config, arguments, {"pooler": pooler})
 
 
 def read_kbert_settings(directory: PathLike, task: str) -> ModelSettings | None:

@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.models.quantized_layers import quantized_layers
 from kbert.pipelines.registry import task_class
-from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
+from kbert.weights.formats.name_table import NameTable, TensorName
 
 if TYPE_CHECKING:
     import keras
@@ -23,19 +23,18 @@ def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tupl
     """Name there → (shape there, function that returns the values), in the order of the model's variables."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="huggingface".')
-    sizes = sizes_of(model.config, model.num_labels)
     tensors = {}
     for variable in model.weights:
         tensor = names.find(variable.path)
         if tensor is None:
             raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(variable.path)}. {_ADVICE}')
-        tensors[tensor.name] = tensor.shape(sizes), functools.partial(_values, tensor, variable, sizes)
+        tensors[tensor.name] = tensor.shape(variable.shape), functools.partial(_values, tensor, variable)
     return tensors
 
 
-def _values(tensor: TensorName, variable: "keras.Variable", sizes: dict[str, int]) -> np.ndarray:
+def _values(tensor: TensorName, variable: "keras.Variable") -> np.ndarray:
     # A model may be kept in bfloat16.
-    return tensor.from_kbert(ops.convert_to_numpy(variable).astype("float32", copy=False), sizes)
+    return tensor.values(ops.convert_to_numpy(variable).astype("float32", copy=False))
 
 
 def check_held(

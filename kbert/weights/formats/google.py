@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbert.aliases import PathLike
 from kbert.files import check_file, read_json, write_json
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
-from kbert.weights.description import default_settings
+from kbert.weights.description import ModelDescription, default_settings
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.formats.checkpoint import (
     NO_VOCABULARY,
@@ -20,7 +20,6 @@ from kbert.weights.formats.checkpoint import (
     SETTINGS,
     TensorCheckpoint,
     case_remark,
-    described,
     looks_cased,
     read_kbert_settings,
 )
@@ -110,7 +109,7 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
         config_path=directory / CONFIG,
         names=NAMES,
         config_names=CONFIG_NAMES,
-        description=described(task, config, pooler=True, **arguments),
+        description=ModelDescription(task, config, arguments, {"pooler": True}),
         settings=settings or default_settings(task, config, {"lowercase": not cased}),
         vocabulary=tokens,
         tensors=tensors,

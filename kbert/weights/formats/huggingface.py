@@ -5,6 +5,7 @@ with pickles, shards and old names.
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,6 @@ from kbert.weights.formats.huggingface_config import (
     CONFIG_NAMES,
     MULTI_LABEL,
     OWN,
-    SINGLE_LABEL,
     ModelConfig,
     config_json,
     read_model_config,
@@ -247,7 +247,8 @@ def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str], re
             f"{config.path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives "
             "one number. (Without problem_type it is loaded, as a classifier.)"
         )
-    return "regression" if rows == 1 and kind not in (SINGLE_LABEL, MULTI_LABEL) else "classification"
+    had_one_label = config.own is not None and config.own.arguments.get("num_labels") == 1
+    return "regression" if rows == 1 and kind != MULTI_LABEL and not had_one_label else "classification"
 
 
 def _num_labels(tensors: TensorFile, names: dict[str, str]) -> int:
@@ -298,7 +299,8 @@ def write(
     description = ModelDescription.from_model(model)
     write_description_files(directory, description, settings, vocabulary, storage_dtype=storage_dtype)
     is_theirs = transformers_class(description) is not None
-    tensors = _their_tensors(model) if is_theirs else _own_tensors(model)
+    own = {v.path: (tuple(v.shape), functools.partial(ops.convert_to_numpy, v)) for v in model.weights}
+    tensors = _their_tensors(model) if is_theirs else own
     dtypes = {name: storage_dtype for name in tensors} | {v.path: "int8" for v in model.weights if v.dtype == "int8"}
     write_safetensors(directory / WEIGHTS, tensors, dtypes, format="pt")
     if is_theirs:
@@ -322,10 +324,7 @@ def write_description_files(
         write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, settings.sequence_length, segments)
 
 
-_Tensors = dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]
-
-
-def _their_tensors(model: "BertModel") -> _Tensors:
+def _their_tensors(model: "BertModel") -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
     tensors = export_tensors(NAMES, model)
     if model.task in ("pretraining", "masked_lm") and not model.tied:
         tensors[DECODER_BIAS] = tensors[BIAS]  # the library computes with it, but needs the other one too
@@ -333,7 +332,3 @@ def _their_tensors(model: "BertModel") -> _Tensors:
     if config.position_embedding == "sinusoidal":
         tensors[POSITIONS] = (config.max_sequence_length, config.hidden_dim), lambda: _sines(config)
     return tensors
-
-
-def _own_tensors(model: "BertModel") -> _Tensors:
-    return {v.path: (tuple(v.shape), lambda v=v: ops.convert_to_numpy(v)) for v in model.weights}

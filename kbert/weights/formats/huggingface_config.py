@@ -46,7 +46,7 @@ _CLASS_OF_TASK = {
     "regression": "BertForSequenceClassification",
     "similarity": "BertModel",
 }
-SINGLE_LABEL, MULTI_LABEL = "single_label_classification", "multi_label_classification"  # values of problem_type
+MULTI_LABEL = "multi_label_classification"  # the value of problem_type
 
 
 def transformers_class(description: ModelDescription) -> str | None:
@@ -92,8 +92,7 @@ def config_json(
         labels = settings.task.labels or default_labels(number)[1]
         fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
         fields["label2id"] = {label: i for i, label in enumerate(labels)}
-    if "multi_label" in arguments:
-        fields["problem_type"] = MULTI_LABEL if arguments["multi_label"] else SINGLE_LABEL
+        fields |= {"problem_type": MULTI_LABEL} if arguments.get("multi_label") else {}
     own = settings.to_dict()
     own["tokenizer"] = {name: own["tokenizer"][name] for name in ("special_tokens_in_text",) if own["tokenizer"]}
     own |= {

@@ -226,13 +226,7 @@ def _tokenizer_config(settings: Mapping[str, Any], length: int, num_segments: in
 def _tokenizer(settings: Mapping[str, Any], vocabulary: list[str]) -> dict:
     """The tokenizers library's file: the original's algorithm, with this model's maximum word length."""
     ids = {token: i for i, token in enumerate(vocabulary)}
-
-    def part(token, segment):
-        kind = "SpecialToken" if token in ids else "Sequence"
-        return {kind: {"id": token, "type_id": segment}}
-
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    template = [part("[CLS]", 0), part("A", 0), part("[SEP]", 0)]
     return {
         "version": "1.0",
         "truncation": None,
@@ -249,12 +243,7 @@ def _tokenizer(settings: Mapping[str, Any], vocabulary: list[str]) -> dict:
             "lowercase": settings["lowercase"],
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": template,
-            "pair": [*template, part("B", 1), part("[SEP]", 1)],
-            "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")},
-        },
+        "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", ids["[CLS]"]], "sep": ["[SEP]", ids["[SEP]"]]},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",

@@ -1,116 +1,89 @@
-"""The variables of kbert's models, and which tensor of another format holds each; used in both directions.
-
-Letters of the shapes: V vocabulary, S positions (length of the table), G segments, H hidden, F intermediate, A heads,
-D head width, N labels; digits are literal sizes.
-"""
+"""The variables of kbert's models, and which tensor of another format holds each; used in both directions."""
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_class
 
-# Path of a layer → letters of the shape of its matrix or table, or of its LayerNorm's vectors. {i} is the number of the
-# block. The order is that of a model's variables.
-_LAYERS = {
-    "embeddings/token_embedding": "VH",
-    "embeddings/segment_embedding": "GH",
-    "embeddings/position_embedding": "SH",
-    "embeddings/layer_norm": "H",
-    "encoder_block_{i}/attention/query": "HH",
-    "encoder_block_{i}/attention/key": "HH",
-    "encoder_block_{i}/attention/value": "HH",
-    "encoder_block_{i}/attention/output": "HH",
-    "encoder_block_{i}/attention_layer_norm": "H",
-    "encoder_block_{i}/feed_forward/intermediate": "HF",
-    "encoder_block_{i}/feed_forward/output": "FH",
-    "encoder_block_{i}/feed_forward_layer_norm": "H",
-    "pooler/dense": "HH",
-    "masked_lm_head/transform": "HH",
-    "masked_lm_head/layer_norm": "H",
-    "next_sentence_head/dense": "H2",
-    "classifier_head/dense": "HN",
-    "regressor_head/dense": "H1",
-    "span_head/dense": "H2",
-    "tagger_head/dense": "HN",
-    "multiple_choice_head/dense": "H1",
+# Path of a layer → shape of its matrix or table, or of its LayerNorm's vectors, as numbers or names of sizes.
+# {i} is the number of the block. The order is that of a model's variables.
+_LAYERS: dict[str, tuple[str | int, ...]] = {
+    "embeddings/token_embedding": ("vocabulary_size", "hidden_dim"),
+    "embeddings/segment_embedding": ("num_segments", "hidden_dim"),
+    "embeddings/position_embedding": ("max_sequence_length", "hidden_dim"),
+    "embeddings/layer_norm": ("hidden_dim",),
+    "encoder_block_{i}/attention/query": ("hidden_dim", "hidden_dim"),
+    "encoder_block_{i}/attention/key": ("hidden_dim", "hidden_dim"),
+    "encoder_block_{i}/attention/value": ("hidden_dim", "hidden_dim"),
+    "encoder_block_{i}/attention/output": ("hidden_dim", "hidden_dim"),
+    "encoder_block_{i}/attention_layer_norm": ("hidden_dim",),
+    "encoder_block_{i}/feed_forward/intermediate": ("hidden_dim", "intermediate_dim"),
+    "encoder_block_{i}/feed_forward/output": ("intermediate_dim", "hidden_dim"),
+    "encoder_block_{i}/feed_forward_layer_norm": ("hidden_dim",),
+    "pooler/dense": ("hidden_dim", "hidden_dim"),
+    "masked_lm_head/transform": ("hidden_dim", "hidden_dim"),
+    "masked_lm_head/layer_norm": ("hidden_dim",),
+    "next_sentence_head/dense": ("hidden_dim", 2),
+    "classifier_head/dense": ("hidden_dim", "num_labels"),
+    "regressor_head/dense": ("hidden_dim", 1),
+    "span_head/dense": ("hidden_dim", 2),
+    "tagger_head/dense": ("hidden_dim", "num_labels"),
+    "multiple_choice_head/dense": ("hidden_dim", 1),
 }
 
 
-def _variables(layer: str, dims: str) -> dict[str, str]:
+def _variables(layer: str, shape: tuple[str | int, ...]) -> dict[str, tuple[str | int, ...]]:
     if layer.endswith("_embedding"):
-        return {f"{layer}/embeddings": dims}
+        return {f"{layer}/embeddings": shape}
     if layer.endswith("layer_norm"):
-        return {f"{layer}/gamma": dims, f"{layer}/beta": dims}
-    return {f"{layer}/kernel": dims, f"{layer}/bias": dims[1]}
+        return {f"{layer}/gamma": shape, f"{layer}/beta": shape}
+    return {f"{layer}/kernel": shape, f"{layer}/bias": shape[1:]}
 
 
-# Path of a variable → letters of its shape.
-VARIABLES = {path: dims for layer, its in _LAYERS.items() for path, dims in _variables(layer, its).items()}
-VARIABLES |= {"masked_lm_head/output_embeddings": "VH", "masked_lm_head/output_bias": "V"}
-SIZES = {  # letter → the field of `BertConfig`
-    "V": "vocabulary_size",
-    "S": "max_sequence_length",
-    "G": "num_segments",
-    "H": "hidden_dim",
-    "F": "intermediate_dim",
-    "A": "num_heads",
-    "D": "head_dim",
-}
+_VARIABLES = {path: shape for layer, its in _LAYERS.items() for path, shape in _variables(layer, its).items()}
+_VARIABLES["masked_lm_head/output_embeddings"] = _LAYERS["embeddings/token_embedding"]
+_VARIABLES["masked_lm_head/output_bias"] = ("vocabulary_size",)
 _BLOCK = re.compile(r"^encoder_block_(\d+)/")
 
 
-def numbered(variable: str) -> tuple[str, str | None]:
-    """The path with ``{i}`` for the number of its block, and that number (None if it is in no block)."""
-    block = _BLOCK.match(variable)
-    return (variable, None) if block is None else ("encoder_block_{i}/" + variable[block.end() :], block[1])
-
-
-def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
-    """The paths of an encoder's variables, without building it."""
-    embeddings = [name for name in VARIABLES if name.startswith("embeddings/")]
+def encoder_variables(config: BertConfig, pooler: bool = True) -> dict[str, tuple[str | int, ...]]:
+    """Path of each of an encoder's variables → its shape, in fields of `BertConfig`. Nothing is built."""
+    variables = {}
+    for path, shape in _VARIABLES.items():
+        part = path.split("/")[0]
+        if part == "embeddings" or (part == "pooler" and pooler):
+            variables[path] = shape
+        elif part == "encoder_block_{i}":
+            variables |= {path.format(i=i): shape for i in range(config.num_layers)}
     if config.position_embedding != "learned":
-        embeddings.remove("embeddings/position_embedding/embeddings")
-    block = [name for name in VARIABLES if name.startswith("encoder_block_")]
-    blocks = [name.format(i=i) for i in range(config.num_layers) for name in block]
-    return embeddings + blocks + (["pooler/dense/kernel", "pooler/dense/bias"] if pooler else [])
+        del variables["embeddings/position_embedding/embeddings"]
+    return variables
 
 
-def head_variables(task: str) -> list[str]:
-    """The paths of the variables of a task's heads, including the table of an untied decoder."""
-    return [name for name in VARIABLES if name.split("/")[0] in task_class(task).heads]
-
-
-def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
-    """The sizes for the letters of the shapes in a model of this config."""
-    sizes = {letter: getattr(config, field) for letter, field in SIZES.items()} | {"1": 1, "2": 2}
-    return sizes if num_labels is None else {**sizes, "N": num_labels}
+def head_variables(task: str) -> dict[str, tuple[str | int, ...]]:
+    """The same of a task's heads, including the table of an untied decoder. ``num_labels`` is a size, too."""
+    return {path: shape for path, shape in _VARIABLES.items() if path.split("/")[0] in task_class(task).heads}
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorName:
-    """A variable in another format: its name there, the letters of its shape there, and whether it is transposed.
+    """A variable in another format: its name there, and whether it is a matrix stored as [outputs, inputs].
 
-    Without letters they are the variable's, reversed if it is transposed. Both conversions are exact.
+    The methods convert kbert's shape or values to those of the format, and back.
     """
 
     name: str
-    dims: str | None = None
     transposed: bool = False
 
-    def shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
-        return tuple(sizes[letter] for letter in self.dims)
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(shape)[::-1] if self.transposed else tuple(shape)
 
-    def to_kbert(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The format's values as values of kbert's variable with this shape."""
-        return values.T if self.transposed else values.reshape(shape)
-
-    def from_kbert(self, values: np.ndarray, sizes: dict[str, int]) -> np.ndarray:
-        """The inverse of `to_kbert`."""
-        return values.T if self.transposed else values.reshape(self.shape(sizes))
+    def values(self, values: np.ndarray) -> np.ndarray:
+        return values.T if self.transposed else values
 
 
 def transposed(name: str) -> TensorName:
@@ -150,28 +123,26 @@ class NameTable:
 
     def find(self, variable: str) -> TensorName | None:
         """The tensor that holds the variable of this path; None: the format cannot hold it."""
-        path, number = numbered(variable)
+        block = _BLOCK.match(variable)
+        path = variable if block is None else "encoder_block_{i}/" + variable[block.end() :]
         layer, _, part = path.rpartition("/")
         tensor = self._names.get(path)
         if isinstance(tensor, str):
             tensor = TensorName(tensor)
-        elif tensor is None and layer in self._layers:
+        elif tensor is None and layer in self._layers and path in _VARIABLES:
             name = self._layers[layer] + self._parts.get(part, "/" + part)
-            tensor = TensorName(name, transposed=self._transposed_kernels and part == "kernel")
-        if tensor is None or path not in VARIABLES:
-            return None
-        dims = tensor.dims or (VARIABLES[path][::-1] if tensor.transposed else VARIABLES[path])
-        return TensorName(tensor.name.format(i=number), dims, tensor.transposed)
+            tensor = TensorName(name, self._transposed_kernels and part == "kernel")
+        return tensor and dataclasses.replace(tensor, name=tensor.name.format(i=block and block[1]))
 
     def why_absent(self, variable: str) -> str:
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
 
 class _OwnNames(NameTable):
-    """Every variable has its own path as its name, also in tasks from outside kbert, whose shapes are not known."""
+    """Every variable has its own path as its name, also in tasks from outside kbert."""
 
     def find(self, variable):
-        return TensorName(variable, VARIABLES.get(numbered(variable)[0]))
+        return TensorName(variable)
 
 
 OWN_NAMES = _OwnNames("kbert", names={})

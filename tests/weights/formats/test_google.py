@@ -190,7 +190,7 @@ def load_slots(model):
     for index, variable in enumerate(model.trainable_variables):
         tensor = NAMES.find(variable.path)
         for slot, moments in (("/adam_m", optimizer._momentums), ("/adam_v", optimizer._velocities)):
-            moments[index].assign(tensor.to_kbert(file.read(tensor.name + slot), variable.shape))
+            moments[index].assign(tensor.values(file.read(tensor.name + slot)))
 
 
 def test_training_goes_on_as_the_originals_did():

@@ -158,6 +158,12 @@ def test_another_head_since(tmp_path):
     assert model.pretrained.settings.sequence_length == 17 and not model.pretrained.report.newly_initialised
 
 
+def test_a_classifier_of_one_label_is_no_regressor(tmp_path):
+    model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=1)
+    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
+    assert load(tmp_path / "it").task == "classification"
+
+
 def test_a_pooler_that_transformers_added_stays_out(tmp_path):
     save(make_model("encoder without pooler"), tmp_path / "it", "huggingface")
     as_others_save_it(tmp_path / "it")

@@ -50,7 +50,9 @@ def _convert(value: Any, annotation: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _convert_to_one_of(value, arguments)
     if origin is Literal:
-        return _convert_choice(value, arguments)
+        if not any(type(value) is type(choice) and value == choice for choice in arguments):
+            raise _Unfit
+        return value
     if origin is tuple or origin in (list, Sequence):
         return _convert_items(value, origin, arguments)
     if origin in (dict, Mapping):
@@ -64,7 +66,9 @@ def _convert_plain(value, annotation):
     if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type | None):
         return value
     if annotation is bool:
-        return _convert_bool(value)
+        if type(value).__name__ not in ("bool", "bool_"):  # Python's and NumPy's; the string "no" would count as true
+            raise _Unfit
+        return bool(value)
     if annotation in (int, float):
         number = numbers.Integral if annotation is int else numbers.Real
         is_number = isinstance(value, number) and not isinstance(value, bool)
@@ -81,29 +85,12 @@ def _convert_plain(value, annotation):
     return value
 
 
-def _convert_bool(value):
-    if isinstance(value, bool):
-        return value
-    import numpy as np  # not above: the configuration is cheap to import
-
-    if not isinstance(value, np.bool_):  # the string "no" would count as true
-        raise _Unfit
-    return bool(value)
-
-
 def _convert_to_one_of(value, annotations):
     for annotation in annotations:
         try:
             return _convert(value, annotation)
         except _Unfit:
             continue
-    raise _Unfit
-
-
-def _convert_choice(value, choices):
-    for choice in choices:
-        if type(value) is type(choice) and value == choice:
-            return value
     raise _Unfit
 
 

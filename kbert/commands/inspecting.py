@@ -1,6 +1,7 @@
 """Commands that look into a model, or convert it."""
 
 import dataclasses
+import importlib.util
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -177,13 +178,11 @@ def playground(
     from kbert.inspection.playground.models import named_models
 
     named = named_models(models)
-    try:
-        from kbert.inspection.playground.app import serve
-    except ModuleNotFoundError as error:
-        if error.name != "gradio":
-            raise
+    if importlib.util.find_spec("gradio") is None:
         message = 'The playground needs gradio: pip install "gradio>=6.31,<7", which the extra `playground` installs'
-        raise MissingPackage(message, name="gradio") from error
+        raise MissingPackage(message, name="gradio")
+    from kbert.inspection.playground.app import serve
+
     page = serve(named, host, port, share)
     print(f"The playground is at {page.share_url or page.local_url} until you press Ctrl-C.", flush=True)
     page.block_thread()

@@ -51,6 +51,32 @@ def import_tensorflow_text() -> types.ModuleType:
     return tensorflow_text
 
 
+@contextlib.contextmanager
+def deferred_variables() -> Iterator[None]:
+    """Variables that are made meanwhile get their first values at the end: by `set_value`, or from their initializer.
+
+    A model of stored weights is then made without random values, which take time and, until they are replaced, memory.
+    """
+    from keras.src.backend.common import global_state, variables
+
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+        variables.initialize_all_variables()
+    finally:  # otherwise Keras would go on with them at the end of any later scope
+        global_state.set_global_attribute("uninitialized_variables", [])
+
+
+def set_value(variable: keras.Variable, read: Callable[[], Any]) -> None:
+    """Assigns the values that a function returns; within `deferred_variables`, at its end."""
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
+
+    if in_stateless_scope():
+        variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(read(), dtype)
+    else:
+        variable.assign(read())
+
+
 class FreshFunctions:
     """Predicts and evaluates with the layers as they are now.
 

@@ -4,8 +4,12 @@ import ast
 import gc
 import re
 
+import keras
+import numpy as np
+import pytest
 from helpers.paths import ROOT
 
+from kbert.keras_compat import deferred_variables, set_value
 from kbert.layers import LoraDense
 
 PRIVATE = re.compile(
@@ -42,3 +46,26 @@ def test_deleting_a_variable_collects_no_garbage(monkeypatch):
     assert len(dense.variables) == 2 and not hasattr(dense, "lora_kernel_a")
     dense.quantize("int8")
     assert len(dense.variables) == 3 and not collections  # kernel, its scale and bias
+
+
+def test_variables_start_with_stored_values():
+    drawn = []
+
+    def build(read):
+        with deferred_variables():
+            dense = keras.layers.Dense(2, kernel_initializer=lambda *_, **__: drawn.append(1), bias_initializer="ones")
+            dense.build((None, 3))
+            set_value(dense.kernel, read)
+        return dense
+
+    dense = build(lambda: np.full((3, 2), 7.0))
+    np.testing.assert_array_equal(dense.kernel, np.full((3, 2), 7.0))
+    np.testing.assert_array_equal(dense.bias, np.ones(2))
+    set_value(dense.bias, lambda: np.zeros(2))  # outside: at once
+    np.testing.assert_array_equal(dense.bias, np.zeros(2))
+    with pytest.raises(ZeroDivisionError):
+        build(lambda: 1 / 0)
+    with keras.StatelessScope():
+        other = keras.layers.Dense(2)
+        other.build((None, 3))
+    assert other.kernel.shape == (3, 2) and not drawn

@@ -1,5 +1,6 @@
 """A stored model → a model of any task."""
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbert.aliases import PathLike
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
+from kbert.keras_compat import deferred_variables
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
 from kbert.text.tokenizer import BertTokenizer
@@ -20,7 +22,7 @@ from kbert.weights.description import (
     check_settings,
     check_vocabulary_fits,
 )
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, warn_of_wrong_casing
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, TensorCheckpoint, warn_of_wrong_casing
 from kbert.weights.provenance import stored_provenance
 from kbert.weights.report import LoadReport
 from kbert.weights.source import local_source, open_checkpoint
@@ -125,8 +127,10 @@ def load_pretrained(
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _named(stored.path, BertTokenizer, stored.vocabulary, **settings.tokenizer)
         check_vocabulary_fits(str(stored.path), tokenizer, description.config)
-    model = _named(stored.path, description.build, dtype)
-    report = stored.load_into(model, new)
+    streams = isinstance(stored, TensorCheckpoint) and not description.quantized_layers
+    with deferred_variables() if streams else contextlib.nullcontext():
+        model = _named(stored.path, description.build, dtype)
+        report = stored.load_into(model, new)
     report.log()
     if tokenizer is None:
         _LOGGER.warning("%s: %s", stored.path, NO_VOCABULARY)

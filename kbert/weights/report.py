@@ -1,12 +1,15 @@
 """The report of loading weights: what happened to each variable."""
 
 import dataclasses
+import functools
 import logging
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
+
+from kbert.keras_compat import set_value
 
 if TYPE_CHECKING:
     from kbert.config import BertConfig
@@ -113,7 +116,7 @@ def transfer(
     for variable in model.weights:
         name = places[variable.path]
         if name is not None:
-            variable.assign(read(variable, name))
+            set_value(variable, functools.partial(read, variable, name))
         rows.append(ReportRow(variable.path, name or "", NEW if name is None else LOADED))
     used = set(places.values())
     return LoadReport(source, rows + [ReportRow("", name, UNUSED) for name in names if name not in used], remarks)

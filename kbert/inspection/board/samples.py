@@ -39,10 +39,9 @@ class Sampler:
         if self._start is None:
             self._start = self._now()
 
-    def is_due(self, cost: float | None = None) -> bool:
-        """Whether a measurement is allowed now; `cost` in seconds, None: as much as the last one."""
-        cost = self._last if cost is None else cost
-        return self.fraction >= 1 or self._spent + cost <= self.fraction * (self._now() - self._start)
+    def is_due(self) -> bool:
+        """Whether a measurement that takes as long as the last one is allowed now."""
+        return self.fraction >= 1 or self._spent + self._last <= self.fraction * (self._now() - self._start)
 
     @contextlib.contextmanager
     def measure(self) -> Iterator[None]:

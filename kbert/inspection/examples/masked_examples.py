@@ -3,7 +3,7 @@
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ from kbert.checks import check_directory, check_option
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
-from kbert.inspection.views.masking import masked_tokens, softmax
+from kbert.inspection.views.masking import masked_tokens, piece, softmax
 from kbert.options import Count
 from kbert.training.logs import complete_logs, is_chief
 
@@ -28,7 +28,7 @@ def next_sentence_table(
     labels: ArrayLike,
     weights: ArrayLike | None,
     logits: ArrayLike,
-    piece: Callable[[int], str],
+    vocabulary: Sequence[str],
 ) -> str:
     """A Markdown table of the pairs of a batch, as the model sees them: with their masks.
 
@@ -47,7 +47,7 @@ def next_sentence_table(
         for segment in (0, 1):
             is_here = (part_ids[row] == part + 1) & (segment_ids[row] == segment)
             ids = token_ids[row][is_here].tolist()
-            shown = " ".join(map(piece, ids[:_MOST_TOKENS])) or "–"
+            shown = " ".join(escape(piece(vocabulary, n)) for n in ids[:_MOST_TOKENS]) or "–"
             segments.append(shown + (" …" if len(ids) > _MOST_TOKENS else ""))
         gold = int(labels[row, part])
         verdict = int(fractions[row, part].argmax())
@@ -116,7 +116,7 @@ class MaskedExamples(keras.callbacks.Callback):
             views.append(View("masked examples", self._table(logits["mlm_logits"])))
         if "nsp_logits" in logits and "nsp_logits" in self.labels:
             pairs = self.labels["nsp_logits"], self.weights.get("nsp_logits"), logits["nsp_logits"]
-            views.append(View("next sentence examples", next_sentence_table(self.inputs, *pairs, self.piece)))
+            views.append(View("next sentence examples", next_sentence_table(self.inputs, *pairs, self.vocabulary)))
         return views
 
     def _table(self, logits):
@@ -144,10 +144,6 @@ class MaskedExamples(keras.callbacks.Callback):
             ("corrupted", line(lambda token: f"**{escape(token.corrupted)}**")),
             (f"predicted, {correct} of {len(places)}", line(_answer)),
         )
-
-    def piece(self, token_id: int) -> str:
-        """A token for TensorBoard's Markdown."""
-        return escape(self.vocabulary[token_id] if token_id < len(self.vocabulary) else f"[{token_id}]")
 
 
 def _answer(token):

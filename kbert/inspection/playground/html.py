@@ -16,6 +16,9 @@ from kbert.inspection.views.masking import MaskedText, MaskedToken
 from kbert.inspection.views.pairs import DrawnPair
 
 _MARKS = {"[MASK]": "■", "random": "⇄", "kept": "="}
+_LEGEND = (
+    '<p class="note"><b>■</b> replaced by [MASK]. <b>⇄</b> replaced by a random token. <b>=</b> chosen, but kept.</p>'
+)
 _ROW, _SIDE, _WIDTH = 24, 150, 440  # of a picture of attention: a row, a column of tokens, all
 _FAINTEST = 0.02  # lines below it are not drawn: thousands would hide the others
 _MOST_LISTED = 10
@@ -71,13 +74,7 @@ def masking_sentence(masked: MaskedText, rate: float, shares: Mapping[str, float
 
 def masked_chips(masked: MaskedText) -> str:
     """The tokens in their order; under each chosen one what the model guesses."""
-    legend = " ".join(
-        f"<b>{mark}</b> {words}"
-        for mark, words in zip(
-            "■⇄=", ("replaced by [MASK].", "replaced by a random token.", "chosen, but kept."), strict=True
-        )
-    )
-    return f'<div class="chips">{"".join(map(_chip, masked.tokens))}</div><p class="note">{legend}</p>{SEGMENTS}'
+    return f'<div class="chips">{"".join(map(_chip, masked.tokens))}</div>{_LEGEND}{SEGMENTS}'
 
 
 def _chip(token: MaskedToken) -> str:

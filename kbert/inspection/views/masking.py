@@ -63,20 +63,23 @@ def masked_tokens(
         logits: the model's logits for the chosen tokens, float [P, V]. Without them there are no guesses.
         guesses: number of guesses for each chosen token.
     """
-
-    def piece(token_id):
-        return vocabulary[token_id] if token_id < len(vocabulary) else f"[{token_id}]"
-
-    tokens = [MaskedToken(int(segment), piece(n), piece(n)) for n, segment in zip(token_ids, segment_ids, strict=True)]
+    pieces = [piece(vocabulary, n) for n in token_ids]
+    tokens = [MaskedToken(int(segment), one, one) for one, segment in zip(pieces, segment_ids, strict=True)]
     for number, (place, label) in enumerate(zip(places, labels, strict=True)):
         predicted = {}
         if logits is not None:
             probabilities = softmax(logits[number])
             best = np.argsort(-probabilities, kind="stable")[:guesses].tolist()
-            predicted["guesses"] = tuple((piece(n), float(probabilities[n])) for n in best)
+            predicted["guesses"] = tuple((piece(vocabulary, n), float(probabilities[n])) for n in best)
             predicted["label_probability"] = float(probabilities[label])
-        tokens[place] = dataclasses.replace(tokens[place], original=piece(label), is_chosen=True, **predicted)
+        original = piece(vocabulary, label)
+        tokens[place] = dataclasses.replace(tokens[place], original=original, is_chosen=True, **predicted)
     return tokens
+
+
+def piece(vocabulary: Sequence[str], token_id: int) -> str:
+    """A token, or its number in brackets if the model's table has more rows than the vocabulary has tokens."""
+    return vocabulary[token_id] if token_id < len(vocabulary) else f"[{token_id}]"
 
 
 @dataclasses.dataclass(frozen=True)

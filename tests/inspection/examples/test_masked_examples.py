@@ -10,7 +10,7 @@ from tensorboard.plugin_util import markdown_to_safe_html
 
 import kbert
 from kbert.inspection.examples.masked_examples import MaskedExamples, next_sentence_table
-from kbert.inspection.markdown import escape, percent
+from kbert.inspection.markdown import percent
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", "|", "*", "<b>"]
 VOCABULARY += [f"w{i}" for i in range(len(VOCABULARY), tiny.V)]
@@ -93,7 +93,7 @@ def pairs_table(**changes):
     }
     labels, logits = np.array([0, 1]), np.log([[0.9, 0.1], [0.75, 0.25]])
     parts = {"inputs": inputs, "labels": labels, "weights": None, "logits": logits} | changes
-    return shown_cells(next_sentence_table(*parts.values(), lambda token: escape(VOCABULARY[token])))
+    return shown_cells(next_sentence_table(*parts.values(), VOCABULARY))
 
 
 def test_pairs_with_the_verdict():

@@ -94,12 +94,39 @@ def report_vocabulary(metrics: Mapping[str, Any]) -> None:
 
 def report_pretrained(run: PretrainingRun) -> None:
     """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
-    from kbert.pretraining.run.pretrain import describe_estimate, describe_run, describe_scores
-
-    if "mlm_accuracy" not in run.metrics:
-        print(describe_estimate(run.metrics))
+    metrics = run.metrics
+    if "mlm_accuracy" not in metrics:
+        print(_describe_estimate(metrics))
+    elif run.path is None:
+        print(_describe_scores(metrics))
     else:
-        print(describe_scores(run.metrics) if run.path is None else describe_run(run))
+        print(
+            f"\n{_describe_scores(metrics)}\n{metrics['minutes']:.1f} minutes\n"
+            f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}\n"
+            f"Next: kbert finetune classification --source {run.path} --train my.csv …"
+        )
+
+
+def _describe_estimate(estimate):
+    """What a dry run found."""
+    from kbert.training.dry_run import format_estimate  # not above: it loads Keras
+
+    if "sequences_per_epoch" not in estimate:  # of stored batches it is not known
+        return format_estimate(estimate)
+    count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
+    return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
+
+
+def _describe_scores(metrics):
+    """Loss and accuracy of masked tokens, and of next sentences where the run had them."""
+    loss = f"loss {metrics['mlm_cross_entropy']:.3f}"
+    accuracy = f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
+    pairs = f"next-sentence accuracy {metrics['nsp_accuracy']:.1%}" if "nsp_accuracy" in metrics else None
+    if unigram := metrics.get("unigram"):  # of stored batches it is not known
+        loss += f" (token frequencies alone: {unigram['cross_entropy']:.3f})"
+        accuracy += f" (always the most frequent: {unigram['accuracy']:.1%})"
+        pairs = pairs and f"{pairs} (always the more frequent label: {unigram['nsp_accuracy']:.1%})"
+    return f"held-out masked tokens: {loss}, {accuracy}" + (f"\nheld-out pairs: {pairs}" if pairs else "")
 
 
 def report_records(metrics: Mapping[str, Any]) -> None:

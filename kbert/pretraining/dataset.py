@@ -51,7 +51,6 @@ def pretraining_dataset(
     max_predictions: Count = 20,
     seed: Natural = 0,
     start_step: Natural = 0,
-    start_row: Natural = 0,
     epochs: Count | None = None,
     evaluation: bool = False,
     batches: Count | None = None,
@@ -87,7 +86,6 @@ def pretraining_dataset(
             80 for 512 tokens.
         seed: determines everything that is random; unused with `evaluation`.
         start_step: number of batches to skip. Their rows are only counted.
-        start_row: number of rows to skip as well, where the batches before had other sizes.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
             batch are dropped.
         evaluation: whether to give the held-out documents instead of the others: once, always with the same pairs,
@@ -147,7 +145,7 @@ def pretraining_dataset(
         masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **mask_rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
-    rows_before = start_step * batch_size + start_row
+    rows_before = start_step * batch_size
     if is_tfrecords(source):
         decided = {"packed": packed, "whole_word": whole_word, "entity_ids": entity_ids, "dupe_factor": dupe_factor}
         decided |= {"left_to_right": left_to_right, "random_next_rate": random_next_rate, **mask_rates}

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions, V vocabulary.
 
 import collections
 import itertools
+import math
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,17 @@ def unigram_baseline(counts: np.ndarray, evaluation: "tf.data.Dataset") -> dict[
         "entropy": float((probabilities * surprise).sum()),
         "masks": int(masks),
     }
+
+
+def baseline_curves(unigram: Mapping[str, Any]) -> dict[str, float]:
+    """What token frequencies and the majority-class baseline reach, as curves: names as in the logs of a run."""
+    loss = unigram["cross_entropy"]
+    curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}
+    curves |= {"mlm_accuracy": unigram["accuracy"], "loss": loss}
+    if (fraction := unigram.get("nsp_accuracy")) is not None:
+        entropy = -sum(p * math.log(p) for p in (fraction, 1 - fraction) if p)
+        curves |= {"nsp_accuracy": fraction, "nsp_loss": entropy, "loss": loss + entropy}
+    return curves
 
 
 def next_sentence_labels(dataset: "tf.data.Dataset") -> np.ndarray:

@@ -85,7 +85,7 @@ class RunDirectory:
     def decide(self, **settings: Any) -> None:
         """Adds to settings.json what the run decides itself; resumed, it finds that in `settings`."""
         self.settings = self.settings | settings
-        if self.is_chief:
+        if self.is_chief and self.path is not None:
             write_json(self.path / SETTINGS, self.settings)
 
     @internal_errors()

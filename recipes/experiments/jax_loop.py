@@ -18,7 +18,7 @@ from kbert.config import default_max_predictions
 from kbert.files import write_directory, write_json
 from kbert.optim.adamw import AdamW
 from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.run.course import read_phases
+from kbert.pretraining.run.course import plan_phases
 from kbert.pretraining.run.options import NewModel
 from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.pretraining.run.stored_batches import stored_model
@@ -176,7 +176,7 @@ def read_plan(rows, phases: list[str], batch_size: int, steps: int, chunk: int) 
     plan = []
     fraction = 0.0
     begin = 0
-    read = read_phases(phases, batch_size)
+    read = plan_phases(phases, batch_size)
     for length, part, *_ in read:
         fraction += part
         size = batch_size * read[0][0] // length

@@ -8,6 +8,7 @@ import tensorflow as tf
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.config import default_max_predictions
@@ -60,7 +61,9 @@ def test_writes_and_trains(batches, tmp_path, capsys):
 
 @pytest.mark.usefixtures("eagerly", "no_steps")
 def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
-    run_kbert("pretrain", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
+    run_kbert(
+        "pretrain", batches, "--output", tmp_path / "run", "--steps", 3, "--whole-word", "--dry-run"
+    )  # as written
     lines = capsys.readouterr().out.splitlines()
     assert "parameters" in lines[0] and lines[1] == "3 steps of 4 rows of 16 tokens: 192 tokens"
     assert lines[2].startswith("memory: about") and lines[3].startswith("time: about")
@@ -71,8 +74,8 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
     "arguments, message",
     [
         (
-            {"whole_word": True, "batch_size": 8},
-            "were drawn and masked when.* Received: {'whole_word': True, .*'batch_size': 8",
+            {"mask_rate": 0.3, "batch_size": 8},
+            "were drawn and masked when.* Received: {'batch_size': 8, 'mask_rate': 0.3} as well",
         ),
         ({"phases": ["16:0.5", "24:0.5"], "steps": 2}, "Received: {.*'phases': "),
         ({"steps": None, "hours": 1.0}, "Received: {'hours': 1.0} as well"),
@@ -99,11 +102,20 @@ SIZES = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches
 
 def test_masks_and_packing_are_those_of_kbert_pretrain(records, tmp_path, monkeypatch):  # noqa: F811
     given = {}
-    monkeypatch.setattr(corpus_data, "packing_pays", lambda records, data: given.update(vars(data.rows)) or False)
+    monkeypatch.setattr(corpus_data, "packing_pays", lambda records, data: given.update(vars(data)) or False)
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     manifest = write_batches(records, tmp_path / "batches", **SIZES, **rates)
     assert given.items() >= rates.items()
     assert manifest["max_predictions"] == default_max_predictions(64, 0.3) == 20
+
+
+def test_errors_name_the_verb(records, tmp_path):  # noqa: F811
+    wrong_inputs(
+        lambda change: write_batches(records, tmp_path / "batches", **SIZES, **change),
+        ({"fill_rows": True, "packed": False}, "^write_batches: `fill_rows` is for packed rows"),
+        ({"next_sentence": False, "random_next_rate": 0.3}, "^write_batches: `random_next_rate` is for next"),
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_rows_are_filled(records, tmp_path, monkeypatch):  # noqa: F811
@@ -111,7 +123,7 @@ def test_rows_are_filled(records, tmp_path, monkeypatch):  # noqa: F811
     asked = []
 
     def one_batch(data, *_, **which):
-        asked.append((data.packed, data.rows.fill_rows))
+        asked.append((data.packed, data.fill_rows))
         return tf.data.Dataset.from_tensors(({"token_ids": [[1]]}, {"mlm_logits": [[1]]}, {"mlm_logits": [[1]]}))
 
     monkeypatch.setattr(CorpusData, "batches", one_batch)

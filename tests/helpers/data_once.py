@@ -1,5 +1,7 @@
 """Pre-trainings on the same rows without making again what they read."""
 
+import dataclasses
+
 
 def data_once(set_attribute):
     """From now on runs of `kbert.pretrain` with the same data share their batches and statistics.
@@ -20,7 +22,7 @@ def _once(make):
     made = {}
 
     def make_once(data, *others):
-        key = _key(data)
+        key = (_key(data), *(other for other in others if isinstance(other, int)))
         if key not in made:
             made[key] = make(data, *others)
         return made[key]
@@ -35,11 +37,11 @@ def _read_once(from_step):
 
     read = {}
 
-    def read_once(data, start_step, stage):
+    def read_once(data, phase, start_step):
         number = max(_LEAST, data.course.steps or 0)
-        key = (_key(data), start_step, stage, number)
+        key = (_key(data), phase, start_step, number)
         if key not in read:
-            batches = list(from_step(data, start_step, stage).take(number).as_numpy_iterator())
+            batches = list(from_step(data, phase, start_step).take(number).as_numpy_iterator())
             columns = tf.nest.map_structure(lambda *values: np.stack(values), *batches)
             # As without an end, for runs by the clock; an error where one comes to it.
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -53,4 +55,5 @@ def _key(data):
     source = data.source
     if hasattr(source, "manifest"):  # of records
         source = source.manifest["sha256"]
-    return repr((source, data.rows, data.course, data.seed, data.parts, data.packed, data.tokenizer.settings()))
+    fields = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
+    return repr((fields | {"source": source}, data.tokenizer.settings()))

@@ -63,7 +63,7 @@ def test_bad_arguments(records, tokenizer, tmp_path):
         ({"batch_size": 0}, "pretraining_dataset: `batch_size` must be a positive integer. Received: 0"),
         ("sequence_length", 32.5, "a positive integer. Received: 32.5"),
         ("start_step", -1, "an integer of at least 0. Received: -1"),
-        ("start_row", True, "an integer of at least 0. Received: True"),
+        ("start_step", True, "an integer of at least 0. Received: True"),
         ("seed", "0", "an integer of at least 0. Received: '0'"),
         ("epochs", 0, "a positive integer"),
         ("batches", -1, "a positive integer"),  # `take(-1)` would give all

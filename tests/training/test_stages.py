@@ -6,15 +6,14 @@ from helpers import tiny_pretraining as tiny
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 
-from kbert.pretraining.run.course import first_row, first_steps, plan_stages
+from kbert.pretraining.run.course import Course, Phase
 from kbert.training import ExactResume, RunLog, train
 
 
 def test_the_steps_of_phases():
-    stages = plan_stages([(128, 0.25, 32, 20), (256, 0.65, 16, 20), (512, 0.1, 8, 20)])
-    assert first_steps(stages, 11) == [0, 3, 10]
-    assert first_steps(stages[:2], 12, multiple=4) == [0, 4]
-    assert first_row(stages, [0, 3], 5) == 2 * 16
+    planned = tuple(Phase(*phase) for phase in ((128, 0.25, 32, 20), (256, 0.65, 16, 20), (512, 0.1, 8, 20)))
+    assert Course(planned, 11).ends == [3, 10, 11] and Course(planned, 11).phase_steps == [3, 7, 1]
+    assert Course(planned[:2], 12, multiple=4).ends == [4, 12]
 
 
 def phases(output, *callbacks):

@@ -1,17 +1,14 @@
-"""The course of a pre-training: phases of one sequence length each, a rising batch size, steps, the learning rate.
-
-A batch size that rises divides phases into stages.
-"""
+"""The course of a pre-training: phases of one sequence length each, their steps, the learning rate."""
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import keras
 
-from kbert.config import default_max_predictions, default_num_parts
+from kbert.config import MASK_RATE, default_max_predictions, default_num_parts
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 
@@ -21,7 +18,12 @@ _DECAY_FRACTION = 0.2  # the end of a run with a stable rate, in which it falls 
 
 
 class Phase(NamedTuple):
-    """A part of a run, with its fraction of the run and the maximum number of masks in a row."""
+    """A part of a run, whose batches all have the same shape.
+
+    sequence_length, batch_size: ints.
+    fraction: float in (0, 1], of the run's steps.
+    max_predictions: int, the maximum number of masks in a row.
+    """
 
     sequence_length: int
     fraction: float
@@ -30,44 +32,20 @@ class Phase(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
-    """A part of a run whose batches all have the same shape.
-
-    Attributes:
-        end: float in (0, 1], where it ends, as a fraction of the run.
-        phase: int, the number of the phase that it belongs to.
-        batch_size, sequence_length, max_predictions: ints.
-    """
-
-    end: float
-    phase: int
-    batch_size: int
-    sequence_length: int
-    max_predictions: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Course:
     """What a run trains on when.
 
     Attributes:
-        phases: tuple of `Phase`; of a run of one sequence length there is one.
-        ramp: (first batch size, fraction of the run in which it rises) or None.
+        phases: tuple of `Phase`; a run with one sequence length has one.
         steps: int, weight updates; None until the steps of a run of some hours are known.
-        multiple: int, stages end at multiples of it.
+        multiple: int, phases end at multiples of it.
     """
 
     phases: tuple[Phase, ...]
-    ramp: tuple[int, float] | None = None
     steps: int | None = None
     multiple: int = 1
 
     def __post_init__(self):
-        largest = max(stage.batch_size for stage in self.stages)
-        if self.ramp is not None and self.ramp[0] >= largest:
-            raise ValueError(
-                f"pretrain: `batch_size_ramp` must begin below the batch size. Received: {self.ramp[0]}, of {largest}"
-            )
         if self.steps is None:
             return
         if self.steps % self.multiple:
@@ -75,22 +53,23 @@ class Course:
                 "pretrain: `steps` must be a multiple of `steps_per_execution`. "
                 f"Received: {self.steps} and {self.multiple}"
             )
-        count_steps(self.stages, self.steps, self.multiple)  # an error if a phase has none
+        for number, (phase, steps) in enumerate(zip(self.phases, self.phase_steps, strict=True)):
+            if not steps:
+                raise ValueError(
+                    f"pretrain: each of `phases` needs a step. Received: phases[{number}], {phase.fraction:.2%} of "
+                    f"{self.steps:,} steps, with {phase.sequence_length} tokens"
+                )
 
     @property
-    def stages(self) -> list[Stage]:
-        """The stages of the run, in order."""
-        return plan_stages(self.phases, self.ramp)
+    def ends(self) -> list[int]:
+        """The last step of each phase."""
+        fractions = itertools.accumulate(phase.fraction for phase in self.phases[:-1])
+        return [*(round(end * self.steps / self.multiple) * self.multiple for end in fractions), self.steps]
 
     @property
-    def stage_steps(self) -> list[int]:
-        """The number of steps of each stage."""
-        return count_steps(self.stages, self.steps, self.multiple)
-
-    @property
-    def starts(self) -> list[int]:
-        """The first step of each stage."""
-        return first_steps(self.stages, self.steps, self.multiple)
+    def phase_steps(self) -> list[int]:
+        """The number of steps of each phase."""
+        return [end - start for start, end in itertools.pairwise([0, *self.ends])]
 
     @property
     def sequence_length(self) -> int:
@@ -138,61 +117,33 @@ class LearningRate:
 
 def plan_phases(
     phases: Iterable | None,
-    sequence_length: int | None,
     batch_size: int,
-    max_predictions: int | None,
-    mask_rate: float,
-    left_to_right: bool,
+    sequence_length: int | None = None,
+    max_predictions: int | None = None,
+    mask_rate: float = MASK_RATE,
+    left_to_right: bool = False,
 ) -> tuple[Phase, ...]:
-    """The phases of a run, in order; without `phases` it is one."""
+    """The phases of a run, of the arguments of `kbert.pretrain` with these names.
 
-    def default(length):
-        return default_max_predictions(length, mask_rate, left_to_right)
-
-    if phases is None:
-        length = sequence_length or SEQUENCE_LENGTH
-        return (Phase(length, 1.0, batch_size, max_predictions or default(length)),)
-    planned = read_phases(phases, batch_size, max_predictions, default)
+    Source: Devlin et al. 2018, appendix A.2.
+    """
+    given = [(sequence_length or SEQUENCE_LENGTH, 1.0)] if phases is None else list(phases)
+    planned = []
+    for phase in given:
+        length, fraction, size, predictions = _read_phase(phase, batch_size, max_predictions)
+        default = default_max_predictions(length, mask_rate, left_to_right)
+        planned.append(Phase(length, fraction, size, predictions or default))
+    if not planned or not math.isclose(math.fsum(phase.fraction for phase in planned), 1.0, abs_tol=1e-6):
+        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {given}")
     longest = max(phase.sequence_length for phase in planned)
     if sequence_length not in (None, longest):  # settings.json, which can be a configuration, has the longest
         raise ValueError(
             f"pretrain: `phases` have sequence lengths. Received: sequence_length={sequence_length} as well"
         )
-    return planned
+    return tuple(planned)
 
 
-def read_phases(
-    phases: Iterable, batch_size: int, max_predictions: int | None = None, default: Callable = default_max_predictions
-) -> tuple[Phase, ...]:
-    """Phases as they are given to `kbert.pretrain` or on the command line.
-
-    Source: Devlin et al. 2018, appendix A.2.
-    """
-    phases = list(phases)
-    complete = tuple(_read_phase(phase, batch_size, max_predictions, default) for phase in phases)
-    if not complete or not math.isclose(math.fsum(phase.fraction for phase in complete), 1.0, abs_tol=1e-6):
-        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {phases}")
-    return complete
-
-
-def read_ramp(given: str | Sequence[float] | None) -> tuple[int, float] | None:
-    """A batch-size ramp, (first batch size, fraction of the run) or "8:0.3", or None."""
-    if given is None:
-        return None
-    try:
-        size, fraction = given.split(":") if isinstance(given, str) else given
-        ramp = _whole(size), float(fraction)
-    except (TypeError, ValueError):
-        ramp = 0, 0.0
-    if ramp[0] < 1 or not 0 < ramp[1] <= 1:
-        raise ValueError(
-            "pretrain: expected `batch_size_ramp` as the first batch size and the fraction of the run for which it "
-            f"rises, such as 8:0.3. Received: {given!r}"
-        )
-    return ramp
-
-
-def _read_phase(phase, batch_size, max_predictions, default):
+def _read_phase(phase, batch_size, max_predictions):
     try:
         length, fraction, *more = phase.split(":") if isinstance(phase, str) else phase
         if len(more) > 2:
@@ -207,8 +158,7 @@ def _read_phase(phase, batch_size, max_predictions, default):
             "pretrain: expected each of `phases` as SEQUENCE_LENGTH:FRACTION, with :BATCH_SIZE and :MAX_PREDICTIONS if "
             f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {phase!r}"
         ) from None
-    size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
-    return Phase(length, fraction, size, predictions or default(length))
+    return length, fraction, *more, *(batch_size, max_predictions)[len(more) :]
 
 
 def _whole(value):
@@ -216,74 +166,3 @@ def _whole(value):
     if isinstance(value, bool) or number != float(value):
         raise ValueError
     return number
-
-
-def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) -> list[Stage]:
-    """The stages of a run.
-
-    With a ramp the batch size doubles from its first one on, in equal parts of its fraction of the run, until it is
-    that of the phase.
-
-    Example::
-
-        [stage.batch_size for stage in plan_stages([(128, 1.0, 32, 20)], (8, 0.5))]  # [8, 16, 32]
-    """
-    phases = [Phase(*phase) for phase in phases]
-    ends = list(itertools.accumulate(phase.fraction for phase in phases))
-    ends[-1] = 1.0
-    ramped = _ramp_sizes(ramp, max(phase.batch_size for phase in phases))  # [(end, size)]
-    stages: list[Stage] = []
-    start = 0.0
-    for end in sorted({*ends, *(end for end, _ in ramped)}):
-        number = next(n for n, last in enumerate(ends) if start < last)
-        phase = phases[number]
-        limit = next((limit for last, limit in ramped if start < last), phase.batch_size)
-        stage = Stage(
-            end,
-            phase=number,
-            batch_size=min(phase.batch_size, limit),
-            sequence_length=phase.sequence_length,
-            max_predictions=phase.max_predictions,
-        )
-        if stages and dataclasses.replace(stages[-1], end=end) == stage:
-            stages.pop()  # it goes on
-        stages.append(stage)
-        start = end
-    return stages
-
-
-def first_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:
-    """The first step of every stage of a run of `steps`; stages end at multiples of a number of steps."""
-    return [0, *(round(stage.end * steps / multiple) * multiple for stage in stages[:-1])]
-
-
-def count_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:
-    """The number of steps of every stage of a run of `steps`; those of a short ramp may have none."""
-    starts = first_steps(stages, steps, multiple)
-    counts = [end - start for start, end in zip(starts, [*starts[1:], steps], strict=True)]
-    start = 0.0
-    for number, group in itertools.groupby(zip(stages, counts, strict=True), lambda pair: pair[0].phase):
-        of_phase = list(group)
-        last = of_phase[-1][0]
-        if not sum(count for _, count in of_phase):
-            raise ValueError(
-                f"pretrain: each of `phases` needs a step. Received: phases[{number}], {last.end - start:.2%} of "
-                f"{steps:,} steps, with {last.sequence_length} tokens"
-            )
-        start = last.end
-    return counts
-
-
-def first_row(stages: Sequence[Stage], starts: Sequence[int], step: int) -> int:
-    """The first row that a step reads, of those of its phase."""
-    current = stages[len(starts) - 1]
-    spans = zip(stages, starts, [*starts[1:], step], strict=False)
-    return sum((end - start) * stage.batch_size for stage, start, end in spans if stage.phase == current.phase)
-
-
-def _ramp_sizes(ramp, full):
-    if ramp is None:
-        return []
-    first, fraction = ramp
-    sizes = list(itertools.takewhile(lambda size: size < full, (first * 2**n for n in itertools.count())))
-    return [(fraction * (n + 1) / len(sizes), size) for n, size in enumerate(sizes)]

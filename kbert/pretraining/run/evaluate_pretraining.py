@@ -1,6 +1,5 @@
 """How well a stored model predicts masked tokens and next sentences of held-out text."""
 
-import contextlib
 import datetime
 import math
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 from kbert.aliases import ExampleData, PathLike
 from kbert.checks import check_output_file
 from kbert.files import write_json
-from kbert.options import NOT_RECORDED, CorpusFormat, Count, NonzeroFraction, Precision, checked, record
+from kbert.options import NOT_RECORDED, Count, NonzeroFraction, Precision, checked, record
 from kbert.versions import versions
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
@@ -20,8 +19,6 @@ def evaluate_pretraining(
     corpus_or_records: list[PathLike] | ExampleData,
     *,
     held_out: NonzeroFraction | None = None,
-    format: CorpusFormat | None = None,
-    language: str | None = None,
     sequence_length: Count = 128,
     batch_size: Count = 32,
     precision: Precision = "auto",
@@ -39,8 +36,6 @@ def evaluate_pretraining(
             `kbert.pretrain`; records must have the vocabulary of the model. Text is written to temporary records.
         held_out: of text, the fraction of documents that are scored: 0.01 by default, as in `kbert.pretrain`. 1 scores
             the whole corpus, such as a file that the model was not trained on.
-        format: of text; auto: detected from the content of each file.
-        language: of text, for splitting prose into sentences.
         sequence_length: tokens per row. 15 % of them are masked, and of TFRecords those that the files name.
         batch_size: rows per forward pass; it changes neither pairs nor masks.
         precision: of the arithmetic.
@@ -66,6 +61,7 @@ def evaluate_pretraining(
 
     from kbert.config import default_max_predictions
     from kbert.corpus.corpus_files import is_tfrecords
+    from kbert.corpus.held_out import HELD_OUT
     from kbert.corpus.records_manifest import is_records
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import (
@@ -85,18 +81,14 @@ def evaluate_pretraining(
         output = check_output_file(output, overwrite, (".json",))
     corpus = corpus_source(corpus_or_records)
     settings["corpus_or_records"] = identify_source(corpus)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(choose_hardware("one", precision).scope())
+    with choose_hardware("one", precision).scope(), records_place(None) as place:
         model, tokenizer = _load(source)
         max_predictions = default_max_predictions(sequence_length)
         if is_tfrecords(corpus):
             max_predictions = stored_predictions(corpus)
         elif not is_records(corpus):
-            place = stack.enter_context(records_place(None))
-            corpus = _text_records(corpus, tokenizer, place, held_out, format, language)
-            held_out = format = language = None
-        if format or language:
-            raise ValueError("evaluate_pretraining: `format` and `language` are for text. Received: records")
+            corpus = _text_records(corpus, tokenizer, place, HELD_OUT if held_out is None else held_out)
+            held_out = None
         dataset = pretraining_dataset(
             corpus,
             tokenizer,
@@ -151,27 +143,19 @@ def _load(source):
     return model, model.pretrained.tokenizer
 
 
-def _text_records(text, tokenizer, place, held_out, format, language):
+def _text_records(text, tokenizer, place, held_out):
     """Records of text; where all of it is scored, their training documents count as held out, too."""
     from kbert.corpus.corpus_files import find_files  # not above: they load TensorFlow
     from kbert.corpus.documents import DocumentList
-    from kbert.corpus.held_out import HELD_OUT, NoDocuments
+    from kbert.corpus.held_out import NoDocuments
     from kbert.corpus.text_records import write_text_records
 
-    if isinstance(text, DocumentList):
-        if format or language:
-            raise ValueError(
-                "evaluate_pretraining: `format` and `language` are for files of text. Received: documents in memory"
-            )
-    else:
-        text = find_files(text)
-    fraction = HELD_OUT if held_out is None else held_out
-    options = {"format": format or "auto", "language": language or "en", "held_out": 0.0 if fraction == 1 else fraction}
+    text = text if isinstance(text, DocumentList) else find_files(text)
     try:
-        records = write_text_records(text, tokenizer, place, **options)
+        records = write_text_records(text, tokenizer, place, held_out=0.0 if held_out == 1 else held_out)
     except NoDocuments as error:
         raise ValueError(f"{error} To score every document, pass held_out=1 (--held-out 1).") from None
-    if fraction == 1:
+    if held_out == 1:
         records.held_out = records.training
     return records
 

@@ -149,8 +149,8 @@ def _tokenizer(vocabulary: PathLike, lowercase: bool) -> "BertTokenizer":
 
 @checked
 def write_batches(
-    records: PathLike,
-    output: PathLike,
+    records: Annotated[PathLike, NOT_RECORDED],
+    output: Annotated[PathLike, NOT_RECORDED],
     *,
     steps: Count,
     batch_size: Count = 32,
@@ -193,54 +193,42 @@ def write_batches(
 
         kbert.pretraining.write_batches("records", "batches", steps=10_000, whole_word=True)
     """
+    settings = record(write_batches, locals())
     from kbert.corpus.records import Records
     from kbert.errors import reading_errors
     from kbert.files import check_directory_is_free, to_json, write_directory
     from kbert.locks import locked_output
     from kbert.pretraining.run.corpus_data import CorpusData
     from kbert.pretraining.run.course import Course, plan_phases
-    from kbert.pretraining.run.source import RowOptions
     from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
     from kbert.text.vocabulary import write_vocabulary
 
-    rows = RowOptions(
-        mask_rate=mask_rate,
-        whole_word=whole_word,
-        masking=masking,
-        next_sentence=next_sentence,
-        random_next_rate=random_next_rate,
-        left_to_right=False,
-        packed=packed,
-        fill_rows=fill_rows,
-        held_out=None,
-        evaluation_batches=evaluation_batches,
-    )
-    phases = plan_phases(None, sequence_length, batch_size, masking.max_predictions, mask_rate, False)
     names = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
     check_directory_is_free(output, names, overwrite)
+    phases = plan_phases(None, batch_size, sequence_length, masking.max_predictions, mask_rate)
     with locked_output(output):
-        data = CorpusData(Records(records), rows, Course(phases, steps=steps), seed)
-        data.take_tokenizer(data.source.tokenizer())
+        data = CorpusData(
+            verb="write_batches",
+            source=Records(records),
+            course=Course(phases, steps),
+            seed=seed,
+            mask_rate=mask_rate,
+            whole_word=whole_word,
+            masking=masking,
+            next_sentence=next_sentence,
+            random_next_rate=random_next_rate,
+            packed=packed,
+            fill_rows=fill_rows,
+        )
+        data.tokenizer = data.source.tokenizer()
         packed = data.choose_packing()
-        [stage] = data.course.stages
-        training = data.batches(stage, batches=steps)
-        evaluation = data.batches(stage, evaluation=True, batches=evaluation_batches)
-        manifest = {
+        training = data.batches(0, batches=steps)
+        [evaluation] = data.evaluations(evaluation_batches)
+        manifest = settings | {
             "format": FORMAT,
-            "steps": steps,
-            "batch_size": batch_size,
-            "sequence_length": sequence_length,
-            "seed": seed,
-            "mask_rate": mask_rate,
-            "whole_word": whole_word,
-            **masking.to_json(),
-            "next_sentence": next_sentence,
-            "random_next_rate": random_next_rate,
-            "fill_rows": fill_rows,
-            "max_predictions": stage.max_predictions,
+            "max_predictions": phases[0].max_predictions,
             "packed": packed,
             "num_parts": data.num_parts,
-            "vocabulary_size": data.tokenizer.vocabulary_size,
             "tokenizer": data.tokenizer_settings,
             "records_sha256": data.source.manifest["sha256"],
             "arrays": _describe_arrays(training.element_spec),

@@ -1,13 +1,13 @@
 """Pre-train BERT on text, records or batches: `kbert.pretrain`."""
 
-import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import logging
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kbert.aliases import ExampleData, ModelSource, PathLike, VocabularySource
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from kbert.aliases import Callbacks
     from kbert.models.pretrainer import BertPretrainer
     from kbert.pipelines.pipeline import Pipeline
+    from kbert.pipelines.settings import ModelSettings
     from kbert.pretraining.run.corpus_data import CorpusData
     from kbert.pretraining.run.course import Course, LearningRate
-    from kbert.pretraining.run.source import DataReport, RowOptions
     from kbert.pretraining.run.starting_model import Start
     from kbert.pretraining.run.stored_batches import StoredBatches
-    from kbert.training.hardware import Hardware
+    from kbert.training import DevScoring, Hardware, RunLog
     from kbert.training.run_directory import RunDirectory
-    from kbert.training.run_log import RunLog
 
 _LOGGER = logging.getLogger("kbert")
 SIZES = Literal["tiny", "mini", "small", "medium", "base", "large"]
 _TIMED_STEPS = 20  # of each phase, for `hours`
+_INPUTS = ("corpus_or_records", "vocabulary", "init", "names")  # arguments that name files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,6 @@ def pretrain(
     phases: Sequence[str | Sequence[int | float]] | None = None,
     sequence_length: Count | None = None,
     batch_size: Count = 32,
-    batch_size_ramp: tuple[Count, NonzeroFraction] | str | None = None,
     learning_rate: Positive = 1e-4,
     schedule: Literal["linear", "stable", "constant"] = "linear",
     warmup_steps: Count | None = None,
@@ -154,8 +153,6 @@ def pretrain(
             command line 128:0.9 512:0.1.
         sequence_length: tokens per row. Defaults to 128.
         batch_size: sequences per update, over all replicas; the paper: 256.
-        batch_size_ramp: (first batch size, fraction of the run in which it is doubled up to `batch_size`); on the
-            command line 8:0.3.
         learning_rate: the peak.
         schedule: "linear", to 0 at the end, as in the paper; "stable": constant after the warm-up, and to 0 in the last
             fifth; "constant" after the warm-up: such a run keeps its last checkpoint, and the same call with more
@@ -224,150 +221,135 @@ def pretrain(
     """
     settings = record(pretrain, locals())
     from kbert.inspection.board.tensor_board import log_directory
-    from kbert.keras_compat import seeded
-    from kbert.pretraining.run.course import Course, LearningRate, plan_phases, read_ramp
-    from kbert.pretraining.run.source import RowOptions, corpus_source, is_text, records_place
+    from kbert.pretraining.run.course import Course, LearningRate, plan_phases
+    from kbert.pretraining.run.source import corpus_source, is_batches, is_text, records_place
     from kbert.pretraining.run.starting_model import Start
+    from kbert.training import RunLog, choose_hardware
     from kbert.training.callbacks import callback_list
-    from kbert.training.hardware import choose_hardware
-    from kbert.training.run_directory import open_run
-    from kbert.weights.step_checkpoint import write_description
-    from kbert.weights.step_paths import CHECKPOINTS
+    from kbert.training.made_by import note_origin
 
-    _check_length(steps, hours, output, overwrite)
-    corpus = corpus_source(corpus_or_records)
-    rows = RowOptions(
-        mask_rate=mask_rate,
-        whole_word=whole_word,
-        masking=masking,
-        next_sentence=next_sentence,
-        random_next_rate=random_next_rate,
-        left_to_right=left_to_right,
-        packed=packed,
-        fill_rows=fill_rows,
-        held_out=held_out,
-        evaluation_batches=evaluation_batches,
-    )
-    planned = plan_phases(phases, sequence_length, batch_size, masking.max_predictions, mask_rate, left_to_right)
-    course = Course(planned, read_ramp(batch_size_ramp), steps, execution.steps_per_execution)
-    rate = LearningRate(learning_rate, schedule, warmup_steps, warmup_proportion)
-    start = Start(init, size, vocabulary, lowercase, dropout, new_model, seed)
-    data = _open_data(corpus, rows, course, start, rate, hours, optimization.accumulate)
-    course = data.course
-    hardware = choose_hardware(strategy, precision, execution.xla, execution.logical_cpus, source=init)
-    hardware.check_batch_sizes(*[stage.batch_size for stage in course.stages], accumulate=optimization.accumulate)
-    hardware.check_batch_sizes(*[phase.batch_size for phase in course.phases])  # of evaluation
-    _check_kept(keep_every, keep_best, course, output, dry_run)
     log_dir = log_directory("pretrain", log_dir, output, profile)
     callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
+    corpus = corpus_source(corpus_or_records)
+    planned = plan_phases(phases, batch_size, sequence_length, masking.max_predictions, mask_rate, left_to_right)
+    course = Course(planned, steps, execution.steps_per_execution)
+    rate = LearningRate(learning_rate, schedule, warmup_steps, warmup_proportion)
+    start = Start(init, size, vocabulary, lowercase, dropout, new_model, seed)
+    if is_batches(corpus):
+        data = _stored_batches(corpus, course, settings)
+    else:
+        _check_corpus(corpus, start, rate, steps, hours, output, overwrite)
+        from kbert.pretraining.run.corpus_data import CorpusData  # it loads TensorFlow, which batches do without
 
-    with seeded(seed):
-        model = _for_plain_rows(data.starting_model(start, hardware, keep_given=dry_run), hardware, execution)
-    if not dry_run:
-        settings |= _resolved_settings(corpus, data, start, rate, hours, phases is None)
-    extendable = hours is None and len(course.stages) == 1 and schedule == "constant"  # so far the steps are the same
-    run = None
-    if output is not None and not dry_run:
-        inputs = _inputs(corpus, output, vocabulary, init, masking.names)
-        rule = {"extendable": extendable, "decided": ["packed", "steps"]}
-        run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="kbert.pretrain", **rule)
-    path = None if run is None else run.path
-    with records_place(path) as place:
-        with contextlib.nullcontext() if run is None else run.beginning():
+        data = CorpusData(
+            source=corpus,
+            course=course,
+            seed=seed,
+            mask_rate=mask_rate,
+            whole_word=whole_word,
+            masking=masking,
+            next_sentence=next_sentence,
+            random_next_rate=random_next_rate,
+            left_to_right=left_to_right,
+            packed=packed,
+            fill_rows=fill_rows,
+            held_out=held_out,
+        )
+    hardware = choose_hardware(strategy, precision, execution.xla, execution.logical_cpus, source=init)
+    sizes = [phase.batch_size for phase in data.course.phases]
+    hardware.check_batch_sizes(*sizes, accumulate=optimization.accumulate)
+    _check_kept(keep_every, keep_best, data.course, output, dry_run)
+
+    model = _starting_model(data, start, hardware, execution.rematerialize, dry_run)
+    described = _model_settings(data, model)
+    settings |= {} if dry_run else _resolved_settings(corpus, data, start, rate, hours, phases is None)
+    extendable = schedule == "constant" and hours is None and len(data.course.phases) == 1  # its steps stay the same
+    directory = None if dry_run else output
+    run = _open_run(directory, settings, overwrite, hardware, corpus, start, masking.names, extendable)
+    with records_place(run.path) as place:
+        with run.beginning():
             if is_text(corpus):
-                data.write_records(place, hardware, path, dry_run)
-            data.packed = data.packed if run is None else run.settings["packed"]  # a resumed run has decided
-            settings["packed"] = data.choose_packing()
-            if course.steps is None:
-                known = None if run is None else run.settings["steps"]
-                known = known or _steps_of_hours(hours, data, model, optimization, hardware, seed)
-                course = data.course = dataclasses.replace(course, steps=known)
+                data.write_records(place, hardware, run.path, dry_run)
+            data.choose_packing(run.settings.get("packed"))
+            if data.course.steps is None:
+                known = run.settings.get("steps") or _steps_of_hours(hours, data, model, optimization, hardware, seed)
+                data.course = dataclasses.replace(course, steps=known)
+            course = data.course
             trained = _view(model, data.num_parts, hardware)
             _compile(trained, model, optimization, rate.of_run(course.steps), execution.steps_per_execution, hardware)
             _check_memory(trained, course)
-            evaluations = data.evaluations()
+            evaluations = data.evaluations(evaluation_batches, optimization.accumulate)
             if dry_run:
                 estimate = _estimate(data, trained, optimization, rate, hardware)
-                return PretrainingRun(estimate, [], model, data.tokenizer, _model_settings(data, model))
-            about_data = data.describe(evaluations[course.stages[-1].phase])
-            if run is not None:
-                run.decide(packed=settings["packed"], steps=course.steps)
+                return PretrainingRun(estimate, [], model, data.tokenizer, described)
+            about_data = data.describe(evaluations[-1])
+            settings |= {"packed": data.packed, "steps": course.steps}
+            run.decide(packed=data.packed, steps=course.steps)
+
         _log_plan(hardware, course, model, about_data, start)
-        board, examples = _show(log_dir, settings, data, model, evaluations, about_data, profile)
-        if run is not None and run.is_chief:  # without it checkpoints are not models
-            write_description(path / CHECKPOINTS, model, _model_settings(data, model), data.vocabulary)
-        callbacks = callbacks if board is None else [board, *callbacks]
-        every = {"checkpoint_every": checkpoint_every, "log_every": log_every, "keep_every": keep_every}
-        every |= {"keep_best": keep_best, "validate_first": init is not None}
-        log, best = _train(trained, data, evaluations, about_data, run, examples, callbacks, **every)
-        scores = _scores(trained, evaluations[course.stages[-1].phase])
-        metrics = scores | _metrics(log, course, trained, about_data, best)
-        keep = {"keep_checkpoint": extendable, "keep_every": keep_every, "keep_step": best}
-        _finish(run, board, hardware, model, data, metrics, scores, settings | {"steps": course.steps}, **keep)
-    return PretrainingRun(metrics, log.records, model, data.tokenizer, _model_settings(data, model), path)
+        _describe_checkpoints(run, model, described, data.vocabulary)
+        boards, examples = _show(log_dir, settings, data, model, evaluations[0], about_data, profile)
+        scoring = _scoring(trained, evaluations, course, checkpoint_every, init is not None, examples)
+        best = functools.partial(_best_step, scoring, keep_best)
+        log = RunLog(run.path)
+        callbacks, done = _resume(run, trained, [scoring, log, *boards, *callbacks], checkpoint_every, keep_every, best)
+        _train(trained, data, scoring.evaluate, log, about_data.real_fractions, done, log_every, callbacks)
+        scores = _scores(trained, evaluations[-1])
+        metrics = scores | _metrics(log, course, trained, about_data, best())
+        if hardware.is_chief:
+            for board in boards:
+                board.finish({**scores, "minutes": metrics["minutes"]}, metrics["steps"])
+        save = functools.partial(_save, model, described, data.vocabulary)
+        run.finish(metrics, save, keep_checkpoint=extendable, keep_every=keep_every, keep_step=best())
+        note_origin(model, run, metrics, "kbert.pretrain", settings, _INPUTS)
+    return PretrainingRun(metrics, log.records, model, data.tokenizer, described, run.path)
 
 
-def _check_length(steps: int | None, hours: float | None, output: PathLike | None, overwrite: bool) -> None:
-    """Raises ValueError for `steps` and `hours` of a new run; a run of hours is resumed with its settings, too."""
+def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, Any]) -> "StoredBatches":
+    """Stored batches, which have a course of their own; ValueError for other settings than they were written with."""
+    from kbert.pretraining.run.stored_batches import StoredBatches
+
+    data = StoredBatches(corpus, course)
+    parameters = inspect.signature(pretrain).parameters.items()
+    defaults = record(pretrain, {name: parameter.default for name, parameter in parameters})
+    of_text = {"vocabulary", "lowercase", "held_out", "phases", "left_to_right", "hours"}
+    decided = (of_text | data.manifest.keys()) - {"steps", "seed"}  # of the run itself
+    changed = {
+        name: value
+        for name, value in settings.items()
+        if name in decided and value not in (defaults[name], data.manifest.get(name))
+    }
+    if changed:
+        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {changed} as well")
+    return data
+
+
+def _check_corpus(
+    corpus: Any,
+    start: "Start",
+    rate: "LearningRate",
+    steps: int | None,
+    hours: float | None,
+    output: PathLike | None,
+    overwrite: bool,
+) -> None:
+    """Raises ValueError for arguments that do not go together, or not with this corpus."""
+    from kbert.corpus.records_manifest import is_records
+    from kbert.pretraining.run.source import is_text
+    from kbert.pretraining.run.starting_model import check_start
     from kbert.training.made_by import SETTINGS
 
+    if steps is None and hours is None:
+        raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
     is_new = output is None or overwrite or not (pathlib.Path(output) / SETTINGS).exists()
-    if is_new and steps is not None and hours is not None:
+    if is_new and steps is not None and hours is not None:  # to resume a run of hours, its settings.json may be given
         raise ValueError(
             f"pretrain: expected either `steps` or `hours`. Received: {steps} and {hours}. A run of hours has "
             "both in its settings.json: remove one of them for another run"
         )
-
-
-def _open_data(
-    corpus: Any,
-    rows: "RowOptions",
-    course: "Course",
-    start: "Start",
-    rate: "LearningRate",
-    hours: float | None,
-    parts: int,
-) -> "CorpusData | StoredBatches":
-    """The corpus of a run. Stored batches have decided how rows are made, and have a course of their own."""
-    from kbert.corpus.records_manifest import is_records
-    from kbert.pretraining.run.source import check_paths, is_batches, is_text
-    from kbert.pretraining.run.starting_model import check_new_model, check_start
-
-    check_new_model(start)
-    if is_batches(corpus):
-        from kbert.pretraining.run.stored_batches import StoredBatches
-
-        data = StoredBatches(corpus, course)
-        _check_decided(data, rows, course, start, hours)
-        return data
-    if course.steps is None and hours is None:
-        raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
-    if course.steps is not None:
-        rate.warmup(course.steps)  # an error if it is longer
+    if steps is not None:
+        rate.warmup(steps)  # an error if it is longer
     check_start(start, is_text(corpus), is_records(corpus))
-    check_paths(corpus)
-    # Not above: it loads TensorFlow, which a training on batches does not need.
-    from kbert.pretraining.run.corpus_data import CorpusData
-
-    return CorpusData(corpus, rows, course, start.seed, parts)
-
-
-def _check_decided(data, rows, course, start, hours):
-    """Raises ValueError for arguments that stored batches would have to be written again for."""
-    from kbert.pretraining.run.course import SEQUENCE_LENGTH
-
-    given = {field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)}
-    given |= {"vocabulary": start.vocabulary, "lowercase": start.lowercase, "hours": hours}
-    given |= {"batch_size_ramp": course.ramp, "batch_size": course.phases[0].batch_size}
-    if course.sequence_length != SEQUENCE_LENGTH:
-        given["sequence_length"] = course.sequence_length
-    if len(course.phases) > 1:
-        given["phases"] = course.phases
-    parameters = inspect.signature(pretrain).parameters
-    decided = {name: (parameters[name].default, data.decided.get(name)) for name in given}
-    changed = {name: value for name, value in given.items() if value not in decided[name]}
-    if changed:
-        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {changed} as well")
 
 
 def _check_kept(keep_every, keep_best, course, output, dry_run):
@@ -376,6 +358,55 @@ def _check_kept(keep_every, keep_best, course, output, dry_run):
     if keep_best and (output is None or len(course.phases) > 1):
         received = f"output={output!r} and {len(course.phases)} phases"
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
+
+
+def _starting_model(
+    data: "CorpusData | StoredBatches",
+    start: "Start",
+    hardware: "Hardware",
+    rematerialize: bool | None,
+    dry_run: bool,
+) -> "BertPretrainer":
+    """The model of the run: where `init` is for packed rows, a view that shares its layers; a dry run has a copy."""
+    from kbert.keras_compat import seeded
+    from kbert.models.copies import copy_model
+    from kbert.models.quantized_layers import check_not_quantized
+
+    with seeded(start.seed):
+        model = data.starting_model(start, hardware)
+        check_not_quantized(model)
+        if model.config.causal != data.left_to_right:
+            kinds = {True: "left-to-right", False: "bidirectional"}
+            raise ValueError(
+                f"pretrain: `init` must be a {kinds[data.left_to_right]} model with "
+                f"left_to_right={data.left_to_right}, whose attention suits what it predicts. "
+                f"Received: a {kinds[model.config.causal]} model"
+            )
+        if dry_run and start.is_given:
+            with hardware.scope():
+                model = copy_model(model)
+        if rematerialize is not None:
+            for block in model.encoder.blocks:
+                block.rematerialize = rematerialize
+        view = _view(model, None, hardware)
+        view.pretrained = model.pretrained
+        return view
+
+
+def _view(model: "BertPretrainer", num_parts: int | None, hardware: "Hardware") -> "BertPretrainer":
+    """The model for rows with so many parts: itself, or a view that shares its layers."""
+    if model.encoder.num_parts == num_parts:
+        return model
+    with hardware.scope():
+        return model.with_parts(num_parts)
+
+
+def _model_settings(data: "CorpusData | StoredBatches", model: "BertPretrainer") -> "ModelSettings":
+    from kbert.pipelines.settings import ModelSettings
+
+    return ModelSettings(
+        task=model.task, sequence_length=data.course.sequence_length, tokenizer=data.tokenizer_settings
+    )
 
 
 def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict[str, Any]:
@@ -389,59 +420,53 @@ def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict
         "vocabulary": identify_vocabulary(start.vocabulary),
         "init": identify_model(start.init),
         "steps": course.steps,
-        "batch_size": course.phases[0].batch_size if has_one_length else None,
-        "batch_size_ramp": course.ramp,
         "sequence_length": course.sequence_length,
         "held_out": data.held_out,
         "packed": data.packed,
     }
     if has_one_length:
-        settings["max_predictions"] = course.phases[0].max_predictions
+        [phase] = course.phases
+        settings |= {"batch_size": phase.batch_size, "max_predictions": phase.max_predictions}
     else:
         settings["phases"] = course.phases
-        del settings["batch_size"]
     if hours is None:  # with warm-up steps, not the fraction, a run can be extended; one of hours cannot
         settings |= {"warmup_steps": rate.warmup(course.steps), "warmup_proportion": None}
     return to_json(settings)
 
 
-def _inputs(corpus, output, vocabulary, init, names) -> dict[str, Any]:
-    """The files that the run reads, by argument, as `open_run` takes them."""
+def _open_run(
+    output: PathLike | None,
+    settings: dict[str, Any],
+    overwrite: bool,
+    hardware: "Hardware",
+    corpus: Any,
+    start: "Start",
+    names: PathLike | None,
+    extendable: bool,
+) -> "RunDirectory":
+    """The directory of the run, a new one or resumed; its `path` is None without an output."""
     from kbert.pretraining.run.source import input_files
+    from kbert.training.run_directory import open_run
 
-    inputs = {"vocabulary": vocabulary, "init": init, "names": names}
-    inputs = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
-    files = input_files(corpus, output)
-    return inputs if files is None else {"corpus_or_records": files} | inputs
-
-
-def _model_settings(data, model):
-    from kbert.pipelines.settings import ModelSettings
-
-    return ModelSettings(
-        task=model.task, sequence_length=data.course.sequence_length, tokenizer=data.tokenizer_settings
+    if output is None:
+        return open_run(None, settings)
+    inputs = {
+        "corpus_or_records": input_files(corpus, output),
+        "vocabulary": start.vocabulary if isinstance(start.vocabulary, str | os.PathLike) else None,
+        "init": start.init if start.is_loaded else None,
+        "names": names,
+    }
+    inputs = {name: files for name, files in inputs.items() if files is not None}
+    return open_run(
+        output,
+        settings,
+        overwrite,
+        hardware,
+        inputs=inputs,
+        recipe="kbert.pretrain",
+        extendable=extendable,
+        decided=["packed", "steps"],
     )
-
-
-def _for_plain_rows(model: "BertPretrainer", hardware: "Hardware", execution: Execution) -> "BertPretrainer":
-    """The model of the run: where `init` is for packed rows, a view that shares its layers."""
-    from kbert.models.quantized_layers import check_not_quantized
-
-    check_not_quantized(model)
-    if execution.rematerialize is not None:
-        for block in model.encoder.blocks:
-            block.rematerialize = execution.rematerialize
-    view = _view(model, None, hardware)
-    view.pretrained = model.pretrained
-    return view
-
-
-def _view(model: "BertPretrainer", num_parts: int | None, hardware: "Hardware") -> "BertPretrainer":
-    """The model for rows with so many parts: itself, or a view that shares its layers."""
-    if model.encoder.num_parts == num_parts:
-        return model
-    with hardware.scope():
-        return model.with_parts(num_parts)
 
 
 def _compile(
@@ -473,29 +498,35 @@ def _check_memory(model, course) -> None:
     """Raises ValueError for a batch that certainly does not fit."""
     from kbert.training.memory import check_batch_memory
 
-    for stage in course.stages:
-        check_batch_memory(model, stage.batch_size, stage.sequence_length)
+    for phase in course.phases:
+        check_batch_memory(model, phase.batch_size, phase.sequence_length)
 
 
-def _steps_of_hours(hours, data, model, optimization, hardware, seed) -> int:
+def _steps_of_hours(
+    hours: float,
+    data: "CorpusData",
+    model: "BertPretrainer",
+    optimization: Optimization,
+    hardware: "Hardware",
+    seed: int,
+) -> int:
     """The steps there is time for.
 
-    A copy of the model makes some steps of each stage: weights, optimizer, dropout and data of the run are untouched.
+    A copy of the model makes some steps of each phase: weights, optimizer, dropout and data of the run are untouched.
     """
     from kbert.keras_compat import seeded
     from kbert.models.copies import copy_model
     from kbert.training.dry_run import mean_seconds_per_step
 
     course = data.course
-    seconds = begun = 0.0
-    for stage in course.stages:
+    seconds = 0.0  # of a step, mean over the run
+    for number, phase in enumerate(course.phases):
         with seeded(seed), hardware.scope():
             copy = _view(copy_model(model), data.num_parts, hardware)
         _compile(copy, copy, optimization, 0.0, 1, hardware)
-        measured = mean_seconds_per_step(copy, data.batches(stage), _TIMED_STEPS)
-        _LOGGER.info("%.3f s a step of %s rows of %s tokens", measured, stage.batch_size, stage.sequence_length)
-        seconds += (stage.end - begun) * measured
-        begun = stage.end
+        measured = mean_seconds_per_step(copy, data.batches(number), _TIMED_STEPS)
+        _LOGGER.info("%.3f s a step of %s rows of %s tokens", measured, phase.batch_size, phase.sequence_length)
+        seconds += phase.fraction * measured
     steps = max(1, int(3600 * hours / seconds / course.multiple)) * course.multiple
     steps = int(hardware.of_chief(str(steps)))
     _LOGGER.info("%g hours are enough for %s steps", hours, f"{steps:,}")
@@ -508,12 +539,10 @@ def _log_plan(hardware, course, model, about_data, start) -> None:
 
     _LOGGER.info("%s", hardware.describe())
     lines = [f"{model.count_params():,} parameters"]
-    real = tokens = 0
-    for stage, steps in zip(course.stages, course.stage_steps, strict=True):
-        lines.append(f"{steps:,} steps of {stage.batch_size:,} rows of {stage.sequence_length} tokens")
-        of_stage = steps * stage.batch_size * stage.sequence_length
-        tokens += of_stage
-        real += of_stage * about_data.real_fractions[stage.phase]
+    for phase, steps in zip(course.phases, course.phase_steps, strict=True):
+        lines.append(f"{steps:,} steps of {phase.batch_size:,} rows of {phase.sequence_length} tokens")
+    tokens = _count_tokens(course, course.steps)
+    real = _count_tokens(course, course.steps, about_data.real_fractions)
     epochs = f", {real / about_data.tokens:.2f} epochs" if about_data.tokens else ""
     lines.append(f"{tokens:,} tokens with padding, about {real:,.0f} without{epochs}")
     _LOGGER.info("%s", "\n".join(lines))
@@ -521,74 +550,82 @@ def _log_plan(hardware, course, model, about_data, start) -> None:
         log_dropout(model.config, start.init, start.dropout)
 
 
-def _show(log_dir, settings, data, model, evaluations, about_data, profile) -> tuple:
-    """The callback that writes the logs for TensorBoard or None, and a list of those that show predictions."""
+def _describe_checkpoints(run, model, described, vocabulary) -> None:
+    """Makes models of the checkpoints of a run."""
+    from kbert.weights.step_checkpoint import write_description
+    from kbert.weights.step_paths import CHECKPOINTS
+
+    if run.path is not None and run.is_chief:
+        write_description(run.path / CHECKPOINTS, model, described, vocabulary)
+
+
+def _show(log_dir, settings, data, model, evaluation, about_data, profile) -> tuple[list, list]:
+    """The callbacks that write the logs for TensorBoard, and those that show predictions after evaluations."""
     from kbert.inspection.board.tensor_board import run_board
     from kbert.inspection.examples.masked_examples import MaskedExamples
 
     if log_dir is None:
-        return None, []
-    batch = next(iter(evaluations[data.course.stages[0].phase]))
+        return [], []
+    batch = next(iter(evaluation))
     shown = settings | model.config.to_dict() | {"parameters": model.count_params()}
-    baseline = data.baseline(about_data.metrics)
+    baseline = {}
+    if "unigram" in about_data.metrics:  # of stored batches it is not known
+        from kbert.pretraining.dataset_statistics import baseline_curves  # not above: it loads TensorFlow
+
+        baseline = baseline_curves(about_data.metrics["unigram"])
     board = run_board(log_dir, settings=shown, baseline=baseline, batch=batch, profile=profile)
-    has_masks = board is not None and not model.config.causal
-    return board, [MaskedExamples(data.vocabulary, batch, log_dir)] if has_masks else []
+    if board is None:
+        return [], []
+    return [board], [] if model.config.causal else [MaskedExamples(data.vocabulary, batch, log_dir)]
+
+
+def _scoring(model, evaluations, course, every, is_trained, callbacks) -> "DevScoring":
+    """The callback that scores the held-out batches at checkpoints and ends of phases, and a trained model before.
+
+    `callbacks` are those to which an evaluation is the end of an epoch.
+    """
+    from kbert.training.dev_scoring import DevScoring
+
+    steps = {*range(every, course.steps, every), *course.ends} | ({0} if is_trained else set())
+    held_out = _HeldOut(model, evaluations)
+    return DevScoring(held_out, "loss", steps, keep="last", lower_is_better=True, callbacks=callbacks)
+
+
+def _resume(run, model, callbacks, checkpoint_every, keep_every, best) -> "tuple[list[keras.callbacks.Callback], int]":
+    """The callbacks with `ExactResume`, which restores the last checkpoint, and the step of that checkpoint."""
+    from kbert.training.exact_resume import ExactResume
+
+    if run.path is None:
+        return callbacks, 0
+    resume = ExactResume(
+        run.path, model, every=checkpoint_every, keep_every=keep_every, keep_step=best, callbacks=callbacks
+    )
+    return [*callbacks, resume], resume.step
 
 
 def _train(
-    trained: "BertPretrainer",
+    model: "BertPretrainer",
     data: "CorpusData | StoredBatches",
-    evaluations: Mapping[int, Any],
-    about_data: "DataReport",
-    run: "RunDirectory | None",
-    shown: "Sequence[keras.callbacks.Callback]",
-    callbacks: "Sequence[keras.callbacks.Callback]",
-    *,
-    validate_first: bool,
-    checkpoint_every: int,
+    held_out: "_HeldOut",
+    log: "RunLog",
+    real_fractions: Sequence[float],
+    done: int,
     log_every: int,
-    keep_every: int | None,
-    keep_best: bool,
-) -> "tuple[RunLog, int | None]":
-    """Trains stage after stage with one optimizer; returns the log, and the best step with `keep_best`.
-
-    `shown` are callbacks to which an evaluation is the end of an epoch.
-    """
-    from kbert.training.dev_scoring import DevScoring
-    from kbert.training.exact_resume import ExactResume
+    callbacks: "Sequence[keras.callbacks.Callback]",
+) -> None:
+    """Trains phase after phase with one optimizer, from step `done` on."""
     from kbert.training.loop import train
-    from kbert.training.run_log import RunLog
 
     course = data.course
-    held_out = _HeldOut(trained, [evaluations[stage.phase] for stage in course.stages])
-    due = {*range(checkpoint_every, course.steps, checkpoint_every), *course.starts[1:], course.steps}
-    due |= {0} if validate_first else set()
-    scoring = DevScoring(held_out, "loss", due, keep="last", lower_is_better=True, callbacks=shown)
-    log = RunLog(None if run is None else run.path)
-    done = 0
-    callbacks = [scoring, log, *callbacks]
-    if run is not None:
-        resume = ExactResume(
-            run.path,
-            trained,
-            every=checkpoint_every,
-            keep_every=keep_every,
-            keep_step=(lambda: _best_step(scoring.records)) if keep_best else None,
-            callbacks=callbacks,
-        )
-        done = resume.step
-        callbacks.append(resume)
-    for number, (stage, end) in enumerate(zip(course.stages, [*course.starts[1:], course.steps], strict=True)):
+    for number, (phase, end) in enumerate(zip(course.phases, course.ends, strict=True)):
         if done >= end:
             continue
-        log.real_tokens = about_data.real_fractions[stage.phase] * stage.batch_size * stage.sequence_length
+        log.real_tokens = real_fractions[number] * phase.batch_size * phase.sequence_length
         held_out.begin(number)
-        batches = functools.partial(data.from_step, stage=number)
-        done = train(trained, batches, course.steps, start=done, end=end, log_every=log_every, callbacks=callbacks)
+        batches = functools.partial(data.from_step, number)
+        done = train(model, batches, course.steps, start=done, end=end, log_every=log_every, callbacks=callbacks)
         if done < end:  # a callback stopped it
-            break
-    return log, _best_step(scoring.records) if keep_best else None
+            return
 
 
 def _scores(model, batches) -> dict[str, float]:
@@ -597,14 +634,33 @@ def _scores(model, batches) -> dict[str, float]:
     return readable_logs(model.evaluate(batches, return_dict=True, verbose=0), model)
 
 
+def _save(
+    model: "BertPretrainer",
+    described: "ModelSettings",
+    vocabulary: Sequence[str],
+    path: pathlib.Path,
+    made_by: Mapping[str, Any],
+) -> None:
+    """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
+    from kbert.files import write_directory
+    from kbert.models.lora import merged
+    from kbert.weights.formats import huggingface
+
+    def write(partial):
+        huggingface.write(partial, merged(model), described, vocabulary, made_by=made_by)
+
+    write_directory(path, write, needed=4 * model.count_params())
+
+
 def _metrics(log, course, model, about_data, best) -> dict[str, Any]:
     """What metrics.json has beside the scores."""
     from kbert.training.run_log import training_minutes
 
     first, last = (log.records[0], log.records[-1]) if log.records else ({}, {})  # none but on the chief
     done = last.get("step", course.steps)
+    real_tokens = _count_tokens(course, done, about_data.real_fractions)
     metrics = about_data.metrics | {
-        "epochs": _count_epochs(course, about_data, done),
+        "epochs": real_tokens / about_data.tokens if about_data.tokens else None,  # if the corpus was counted
         "steps": done,
         "parameters": model.count_params(),
         "tokens_per_second": last.get("tokens_per_second"),
@@ -615,35 +671,20 @@ def _metrics(log, course, model, about_data, best) -> dict[str, Any]:
     return metrics if best is None else metrics | {"best_step": best}
 
 
-def _count_epochs(course, about_data, done) -> float | None:
-    """About how many epochs the steps were; None if the corpus was not counted."""
-    if not about_data.tokens:
-        return None
-    tokens = 0.0
-    for stage, steps in zip(course.stages, course.stage_steps, strict=True):
-        steps = min(steps, done)
-        done -= steps
-        tokens += steps * stage.batch_size * stage.sequence_length * about_data.real_fractions[stage.phase]
-    return tokens / about_data.tokens
-
-
-def _finish(run, board, hardware, model, data, metrics, scores, settings, **kept) -> None:
-    """Completes the logs and the directory, and notes on the model how its weights were made."""
-    from kbert.training.made_by import note_origin
-
-    if board is not None and hardware.is_chief:
-        board.finish({**scores, "minutes": metrics["minutes"]}, metrics["steps"])
-    if run is not None:
-        save = functools.partial(data.save, model, _model_settings(data, model))
-        run.finish(metrics, save, **kept)
-    note_origin(model, run, metrics, "kbert.pretrain", settings, ["corpus_or_records", "vocabulary", "init", "names"])
+def _count_tokens(course: "Course", steps: int, fractions: Iterable[float] = itertools.repeat(1)) -> float:
+    """The tokens of the first `steps`; `fractions` are those of the tokens that count, for each phase."""
+    spans = itertools.pairwise([0, *course.ends])
+    return sum(
+        max(0, min(end, steps) - begin) * phase.batch_size * phase.sequence_length * fraction
+        for phase, (begin, end), fraction in zip(course.phases, spans, fractions, strict=False)
+    )
 
 
 def _estimate(data, model, optimization, rate, hardware) -> dict:
     """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
-    What `data.count_sequences` found, and the entries of `estimate_training` over all stages: sums of `steps`, `tokens`
-    and `seconds`, the largest `memory_bytes`, the mean `seconds_per_step`; of several stages also `stages`, a list of
+    What `data.count_sequences` found, and the entries of `estimate_training` over all phases: sums of `steps`, `tokens`
+    and `seconds`, the largest `memory_bytes`, the mean `seconds_per_step`; of several phases also `stages`, a list of
     them.
     """
     from kbert.training.dry_run import estimate_training
@@ -651,11 +692,11 @@ def _estimate(data, model, optimization, rate, hardware) -> dict:
     course = data.course
     sequences = data.count_sequences()
     stages = []
-    for stage, steps in zip(course.stages, course.stage_steps, strict=True):
+    for number, (phase, steps) in enumerate(zip(course.phases, course.phase_steps, strict=True)):
         _compile(model, model, optimization, rate.of_run(course.steps), 1, hardware)
-        estimate = estimate_training(model, data.batches(stage), 1)
+        estimate = estimate_training(model, data.batches(number), 1)
         seconds = estimate["seconds_per_step"]
-        tokens = steps * stage.batch_size * stage.sequence_length
+        tokens = steps * phase.batch_size * phase.sequence_length
         stages.append(estimate | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
     total = {name: sum(stage[name] for stage in stages) for name in ("steps", "tokens", "seconds")}
     total["memory_bytes"] = max(stage["memory_bytes"] for stage in stages)
@@ -665,65 +706,33 @@ def _estimate(data, model, optimization, rate, hardware) -> dict:
 
 
 class _HeldOut:
-    """Scores on the held-out batches of the stage that a pre-training is in; before its first step, of the last."""
+    """Scores on the held-out batches of the phase that a pre-training is in; before its first step, of the last."""
 
     def __init__(self, model: "BertPretrainer", batches: Sequence):
         self.model = model
-        self.batches = batches  # of every stage
-        self.stage = 0
+        self.batches = batches  # of every phase
+        self.phase = 0
         self._begun = False
 
-    def begin(self, stage: int) -> None:
-        """Says which stage begins, of another shape than the one before."""
+    def begin(self, phase: int) -> None:
+        """Says which phase begins, of another shape than the one before."""
         if self._begun:  # else Keras would trace one step for both shapes
             self.model.make_train_function(force=True)
             self.model.make_test_function(force=True)
         self._begun = True
-        self.stage = stage
+        self.phase = phase
 
     def __call__(self) -> dict[str, float]:
         from kbert.training.logs import updates_done  # not above: it loads Keras
 
         is_first = updates_done(self.model.optimizer) == 0
-        batches = self.batches[-1 if is_first else self.stage]
-        scores = _scores(self.model, batches)
+        scores = _scores(self.model, self.batches[-1 if is_first else self.phase])
         if is_first and len(self.batches) > 1:
             self.model.make_test_function(force=True)
         return scores
 
 
-def _best_step(records: Sequence[dict]) -> int | None:
-    """The step with the lowest held-out loss; None: none was measured after the first step."""
-    losses = {record["step"]: record["loss"] for record in records if record["step"]}
+def _best_step(scoring: "DevScoring", keep_best: bool) -> int | None:
+    """With `keep_best` the step with the lowest held-out loss; None: none was measured after the first step."""
+    losses = {record["step"]: record["loss"] for record in scoring.records if keep_best and record["step"]}
     return min(losses, key=losses.get, default=None)
-
-
-def describe_scores(metrics: Mapping) -> str:
-    """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing."""
-    loss = f"loss {metrics['mlm_cross_entropy']:.3f}"
-    accuracy = f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
-    pairs = f"next-sentence accuracy {metrics['nsp_accuracy']:.1%}" if "nsp_accuracy" in metrics else None
-    if unigram := metrics.get("unigram"):  # of stored batches it is not known
-        loss += f" (token frequencies alone: {unigram['cross_entropy']:.3f})"
-        accuracy += f" (always the most frequent: {unigram['accuracy']:.1%})"
-        pairs = pairs and f"{pairs} (always the more frequent label: {unigram['nsp_accuracy']:.1%})"
-    return f"held-out masked tokens: {loss}, {accuracy}" + (f"\nheld-out pairs: {pairs}" if pairs else "")
-
-
-def describe_estimate(estimate: Mapping) -> str:
-    """What `kbert.pretrain(dry_run=True)` found, for printing."""
-    from kbert.training.dry_run import format_estimate  # not above: it loads Keras
-
-    if "sequences_per_epoch" not in estimate:  # of stored batches it is not known
-        return format_estimate(estimate)
-    count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
-    return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
-
-
-def describe_run(run: PretrainingRun) -> str:
-    """The scores of a `PretrainingRun`, and where its model and curves are, for printing."""
-    return (
-        f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes\n"
-        f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}\n"
-        f"Next: kbert finetune classification --source {run.path} --train my.csv …"
-    )

@@ -1,55 +1,20 @@
 """What a pre-training reads: paths, documents in memory, and the files behind them."""
 
 import contextlib
-import dataclasses
-import glob
 import os
 import pathlib
 import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kbert.checks import shown
 from kbert.corpus.corpus_files import find_files, is_tfrecords
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
 from kbert.options import PathLike
-from kbert.pretraining.run.options import RANDOM_NEXT_RATE, Masking
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import check_texts
 
 BATCHES = "batches.json"  # the manifest of stored batches
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RowOptions:
-    """How rows are made of documents: options of `kbert.pretrain` that stored batches have decided."""
-
-    mask_rate: float
-    whole_word: bool
-    masking: Masking
-    next_sentence: bool
-    random_next_rate: float
-    left_to_right: bool
-    packed: bool | None
-    fill_rows: bool
-    held_out: float | None
-    evaluation_batches: int
-
-    def __post_init__(self):
-        others = {"max_predictions": self.masking.max_predictions, "dupe_factor": self.masking.dupe_factor}
-        if self.left_to_right and (self.whole_word or self.masking != Masking(**others)):
-            raise ValueError(
-                "pretrain: `left_to_right` predicts every token and masks none. "
-                f"Received: whole_word={self.whole_word} and {self.masking} as well"
-            )
-        if self.random_next_rate != RANDOM_NEXT_RATE and not self.next_sentence:
-            raise ValueError(
-                "pretrain: `random_next_rate` is for next sentence prediction. "
-                f"Received: {self.random_next_rate} and next_sentence=False"
-            )
-        if self.fill_rows and self.packed is False:
-            raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
 
 
 class DataReport(NamedTuple):
@@ -83,17 +48,6 @@ def corpus_source(corpus: Any) -> Any:
     if not all(isinstance(item, str | os.PathLike) for item in corpus):
         return DocumentList(corpus)
     return texts_as_documents(corpus)
-
-
-def check_paths(corpus: Any) -> None:
-    """Raises ValueError if a list of strings has no path and no pattern: text is probably meant."""
-    if not isinstance(corpus, list | tuple) or not corpus:
-        return
-    if not any(os.path.exists(path) or glob.has_magic(os.fspath(path)) for path in corpus):
-        raise ValueError(
-            f"No file matches {shown(os.fspath(corpus[0]))}. Give paths of text files, glob patterns, or documents "
-            'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'
-        )
 
 
 def is_batches(source: Any) -> bool:

@@ -10,13 +10,10 @@ import keras
 
 from kbert.config import BertConfig
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
-from kbert.models.copies import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.options import read_config
-from kbert.pretraining.run.course import Course
 from kbert.pretraining.run.options import PRESETS, NewModel
-from kbert.pretraining.run.source import RowOptions
 from kbert.text.vocabulary import PAD, check_same_tokenizer
 from kbert.training.hardware import Hardware
 
@@ -37,6 +34,14 @@ class Start:
     new_model: NewModel
     seed: int
 
+    def __post_init__(self):
+        """Raises ValueError for `new_model` with `init`; what a preset says of new weights is allowed there."""
+        default = NewModel().to_json()
+        given = {name: value for name, value in self.new_model.to_json().items() if value != default[name]}
+        if self.init is not None and given:
+            if not any(given.items() <= read_config(path).items() for path in PRESETS.glob("*.yaml")):
+                raise ValueError(f"pretrain: `init` has positions and weights of its own. Received: {given} as well")
+
     @property
     def dropout_fields(self) -> dict[str, float]:
         """Fields of `BertConfig` for `dropout`, if one was given."""
@@ -46,6 +51,11 @@ class Start:
     def is_loaded(self) -> bool:
         """Whether `init` is a path or a name."""
         return isinstance(self.init, str | os.PathLike)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether `init` is a model in memory."""
+        return self.init is not None and not self.is_loaded
 
 
 def check_start(start: Start, is_text: bool, is_records: bool) -> None:
@@ -61,19 +71,10 @@ def check_start(start: Start, is_text: bool, is_records: bool) -> None:
             "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a setting of "
             "their own. Received: lowercase=False"
         )
-    if start.init is not None and not start.is_loaded and start.size is not None:
+    if start.is_given and start.size is not None:
         raise ValueError(
             f"pretrain: a model in memory has a size of its own. Received: size={start.size!r} and a model as `init`"
         )
-
-
-def check_new_model(start: Start) -> None:
-    """Raises ValueError for `new_model` with `init`; what a preset says of new weights is allowed there."""
-    default = NewModel().to_json()
-    given = {name: value for name, value in start.new_model.to_json().items() if value != default[name]}
-    if start.init is not None and given:
-        if not any(given.items() <= read_config(path).items() for path in PRESETS.glob("*.yaml")):
-            raise ValueError(f"pretrain: `init` has positions and weights of its own. Received: {given} as well")
 
 
 def make_new_model(
@@ -104,48 +105,8 @@ def make_new_model(
     return model
 
 
-def starting_model(
-    start: Start,
-    rows: RowOptions,
-    course: Course,
-    hardware: Hardware,
-    records: "Records | None" = None,
-    keep_given: bool = False,
-) -> "tuple[BertPretrainer, BertTokenizer]":
-    """The `BertPretrainer` that a pre-training on text or records starts from, and its tokenizer.
-
-    A model that is given is returned itself, or with `keep_given` a copy.
-    """
-    task = "pretraining" if rows.next_sentence else "masked_lm"
-    if start.is_loaded:
-        model, tokenizer = _loaded_model(start, task, course.sequence_length, hardware, records)
-    elif start.init is None:
-        tokenizer = source_tokenizer(start, records)
-        with hardware.scope():
-            model = make_new_model(
-                start,
-                tokenizer.vocabulary,
-                next_sentence=rows.next_sentence,
-                left_to_right=rows.left_to_right,
-                sequence_length=course.sequence_length,
-            )
-    else:
-        model, tokenizer = _given_model(start, task, course.sequence_length, records)
-    if model.config.causal != rows.left_to_right:
-        kinds = {True: "left-to-right", False: "bidirectional"}
-        raise ValueError(
-            f"pretrain: `init` must be a {kinds[rows.left_to_right]} model with "
-            f"left_to_right={rows.left_to_right}, whose attention suits what it predicts. "
-            f"Received: a {kinds[model.config.causal]} model"
-        )
-    if keep_given and model is _model_of(start.init):
-        with hardware.scope():
-            model = copy_model(model)
-    return model, tokenizer
-
-
 def source_tokenizer(start: Start, records: "Records | None" = None) -> "BertTokenizer | None":
-    """The tokenizer of the records, or of the `vocabulary` that is given; None: `init` has one."""
+    """The tokenizer of the records, or of the `vocabulary` that is given; None without either."""
     from kbert.text.tokenizer import BertTokenizer  # not above: it loads TensorFlow
 
     if records is not None:
@@ -155,7 +116,10 @@ def source_tokenizer(start: Start, records: "Records | None" = None) -> "BertTok
     return BertTokenizer(start.vocabulary, lowercase=start.lowercase)
 
 
-def _loaded_model(start, task, sequence_length, hardware, records):
+def loaded_model(
+    start: Start, task: str, sequence_length: int, hardware: Hardware, records: "Records | None"
+) -> "tuple[BertPretrainer, BertTokenizer]":
+    """The model that `init` names, grown to `size`, and its tokenizer."""
     from kbert.weights.load import load_pretrained  # not above: it loads TensorFlow
 
     with hardware.scope():
@@ -180,7 +144,10 @@ def _check_records(start, records, tokenizer):
         ) from error
 
 
-def _given_model(start, task, sequence_length, records):
+def given_model(
+    start: Start, task: str, sequence_length: int, records: "Records | None"
+) -> "tuple[BertPretrainer, BertTokenizer]":
+    """The model in memory, and its tokenizer: its own or that of the text or records, which must be the same."""
     from kbert.weights.build_pipeline import own_tokenizer  # not above: they load TensorFlow
     from kbert.weights.description import check_sequence_length, check_vocabulary_fits
 

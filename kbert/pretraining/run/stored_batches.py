@@ -12,12 +12,10 @@ This module needs neither TensorFlow nor the records that the batches were made 
 Shapes: B batch, n batches of a file.
 """
 
-import dataclasses
 import hashlib
 import io
 import os
 import pathlib
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,33 +24,22 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import UnreadableInput
-from kbert.files import read_json, write_directory
+from kbert.files import read_json
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
-from kbert.pretraining.run.course import Course, Phase, Stage
-from kbert.pretraining.run.options import Masking
+from kbert.pretraining.run.course import Course, Phase
 from kbert.pretraining.run.source import BATCHES, DataReport
 from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
 from kbert.weights.formats import huggingface
 
 if TYPE_CHECKING:
-    from kbert.pipelines.settings import ModelSettings
     from kbert.training.hardware import Hardware
 
 
 _STATISTICS_BATCHES = 20
 FORMAT = "kbert batches 1"
 MANIFEST, VOCABULARY = BATCHES, "vocab.txt"
-_KEYS = {"batch_size", "steps", "arrays", "files", "vocabulary_size", "sequence_length", "num_parts", "tokenizer"}
-
-
-@dataclasses.dataclass(frozen=True)
-class ArraySpec:
-    """Shape and type of one array of a batch; `write_batches` stores integers in a smaller type where they fit."""
-
-    shape: tuple[int, ...]
-    dtype: str
 
 
 class BatchFiles(keras.utils.PyDataset):
@@ -60,7 +47,8 @@ class BatchFiles(keras.utils.PyDataset):
 
     Attributes:
         manifest: dict, what batches.json holds.
-        element_spec: (inputs, labels, sample weights) of `ArraySpec`.
+        element_spec: (inputs, labels, sample weights) of `keras.KerasTensor`. The files have integers in a smaller type
+            where they fit.
     """
 
     def __init__(self, directory: str | os.PathLike, start_step: int = 0, evaluation: bool = False):
@@ -71,14 +59,7 @@ class BatchFiles(keras.utils.PyDataset):
         self.start_step = start_step
         self._files = [file for file in self.manifest["files"] if file["kind"] == self.kind]
         self._total = sum(file["batches"] for file in self._files)
-        if not 0 <= start_step <= self._total:
-            raise ValueError(
-                f"{self.directory} has {self._total} batches. Expected `start_step` from 0 to that. "
-                f"Received: {start_step}"
-            )
-        self.element_spec = nested(
-            {name: ArraySpec(tuple(spec["shape"]), spec["dtype"]) for name, spec in self.manifest["arrays"].items()}
-        )
+        self.element_spec = nested({name: keras.KerasTensor(**spec) for name, spec in self.manifest["arrays"].items()})
         self._loaded = (None, None)
 
     def __len__(self):
@@ -115,12 +96,6 @@ def nested(arrays: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], d
     return tuple(parts.values())
 
 
-def stored_phase(manifest: Mapping[str, Any]) -> Phase:
-    """The one phase of stored batches."""
-    predictions = manifest["arrays"]["inputs/mask_positions"]["shape"][1]
-    return Phase(manifest["sequence_length"], 1.0, manifest["batch_size"], predictions)
-
-
 def read_manifest(directory: str | os.PathLike) -> dict:
     """What batches.json holds; ValueError if it or a file of batches is missing or truncated."""
     directory = pathlib.Path(directory)
@@ -128,7 +103,7 @@ def read_manifest(directory: str | os.PathLike) -> dict:
     if not path.is_file():
         raise ValueError(f"Expected a directory of batches (kbert batches). Received: {str(directory)!r}")
     manifest = read_json(path)
-    if manifest.get("format") != FORMAT or not _KEYS <= manifest.keys():
+    if manifest.get("format") != FORMAT:
         raise ValueError(f"{path}: expected a manifest of {FORMAT!r}. Received: {manifest.get('format')!r}")
     for file in manifest["files"]:
         stored = directory / file["name"]
@@ -143,11 +118,8 @@ def _read_arrays(path, file):
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != file["sha256"]:
         raise UnreadableInput(f"{path} is damaged: its SHA-256 is not the manifest's. Write the batches again.")
-    try:
-        with np.load(io.BytesIO(content)) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:  # a matching hash of no .npz
-        raise UnreadableInput(f"{path} is not a NumPy archive ({error}). Write the batches again.") from error
+    with np.load(io.BytesIO(content)) as arrays:
+        return dict(arrays)
 
 
 def stored_model(
@@ -192,26 +164,18 @@ class StoredBatches:
     """
 
     held_out = None  # was decided when they were written
+    left_to_right = False
 
     def __init__(self, directory: str | os.PathLike, course: Course):
         self.directory = pathlib.Path(directory)
         self.manifest = read_manifest(self.directory)
-        if self.manifest.get("left_to_right"):
-            raise ValueError("pretrain: expected batches with masked tokens. Received: batches with left_to_right=True")
-        stored = sum(file["batches"] for file in self.manifest["files"] if file["kind"] == "train")
+        stored = self.manifest["steps"]
         steps = stored if course.steps is None else course.steps
         if steps > stored:
             raise ValueError(f"pretrain: `steps` must be from 1 to {stored}, the number of batches. Received: {steps}")
-        phase = stored_phase(self.manifest)
-        self.course = Course((phase,), steps=steps, multiple=course.multiple)
-        self.decided = {
-            "next_sentence": "labels/nsp_logits" in self.manifest["arrays"],
-            "packed": self.manifest["num_parts"] is not None,
-            "batch_size": self.manifest["batch_size"],
-            "sequence_length": self.manifest["sequence_length"],
-            "masking": Masking(max_predictions=phase.max_predictions),  # as settings.json has it
-        }
-        self.packed = self.decided["packed"]
+        rows, length = self.manifest["batch_size"], self.manifest["sequence_length"]
+        self.course = Course((Phase(length, 1.0, rows, self.manifest["max_predictions"]),), steps, course.multiple)
+        self.packed = self.manifest["packed"]
         self.num_parts = self.manifest["num_parts"]
         self.vocabulary = read_vocabulary(self.directory / VOCABULARY)
         self.tokenizer_settings = self.manifest["tokenizer"]
@@ -221,43 +185,40 @@ class StoredBatches:
 
             self.tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
 
-    def starting_model(self, start: Start, hardware: "Hardware", keep_given: bool = False) -> BertPretrainer:
+    def starting_model(self, start: Start, hardware: "Hardware") -> BertPretrainer:
         """The model that the run starts from."""
+        next_sentence = self.manifest["next_sentence"]
         with hardware.scope():
             if start.init is None:
                 return make_new_model(
                     start,
                     self.vocabulary,
-                    next_sentence=self.decided["next_sentence"],
+                    next_sentence=next_sentence,
                     left_to_right=False,
                     sequence_length=self.course.sequence_length,
                 )
             tokenizer = self.vocabulary, self.tokenizer_settings
-            model = stored_model(start.init, self.decided["next_sentence"], *tokenizer, start.dropout_fields)
-            if model.config.causal:
-                raise ValueError(
-                    f"pretrain: `init` must be a bidirectional model. Received: {start.init}, a left-to-right one"
-                )
+            model = stored_model(start.init, next_sentence, *tokenizer, start.dropout_fields)
             return model if start.size is None else grow_model(model, start.size, seed=start.seed)
 
-    def choose_packing(self) -> bool:
+    def choose_packing(self, decided: bool | None = None) -> bool:
         """Whether rows are packed was decided when they were written."""
-        return self.num_parts is not None
+        return self.packed
 
-    def batches(self, stage: Stage) -> BatchFiles:
+    def batches(self, phase: int) -> BatchFiles:
         """The batches of training."""
         return BatchFiles(self.directory)
 
-    def from_step(self, start_step: int, stage: int) -> BatchFiles:
+    def from_step(self, phase: int, start_step: int) -> BatchFiles:
         """The batches from a step on, as `train` asks for them."""
         return BatchFiles(self.directory, start_step)
 
-    def evaluations(self) -> dict:
-        """The held-out batches, of the one phase that there is."""
-        return {0: BatchFiles(self.directory, evaluation=True)}
+    def evaluations(self, batches: int, parts: int = 1) -> list:
+        """The held-out batches of the one phase. Their number was decided when they were written."""
+        return [BatchFiles(self.directory, evaluation=True)]
 
     def count_sequences(self) -> dict:
-        """Nothing: of how long an epoch was the batches do not know."""
+        """Empty: stored batches do not record the length of an epoch."""
         return {}
 
     def describe(self, evaluation: BatchFiles) -> DataReport:
@@ -265,17 +226,3 @@ class StoredBatches:
         training = BatchFiles(self.directory)
         masks = [training[n][0]["padding_mask"] for n in range(min(_STATISTICS_BATCHES, len(training)))]
         return DataReport([float(np.mean(masks))], {}, None)
-
-    def baseline(self, metrics: Mapping) -> dict:
-        """None: token frequencies were not counted."""
-        return {}
-
-    def save(
-        self, model: BertPretrainer, settings: "ModelSettings", path: str | os.PathLike, made_by: dict[str, Any] | None
-    ) -> None:
-        """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
-
-        def write(partial):
-            huggingface.write(partial, model, settings, self.vocabulary, made_by=made_by)
-
-        write_directory(path, write, needed=4 * model.count_params())

@@ -1,4 +1,4 @@
-"""The course of a pre-training: phases, a rising batch size, warm-up; what does not go together; presets."""
+"""The course of a pre-training: phases, warm-up; what does not go together; presets."""
 
 import functools
 import inspect
@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.at_step import Killed, killed_at
-from helpers.pretraining_fields import course_of
+from helpers.pretraining_fields import corpus_data, course_of
 from helpers.recorded import recorded_names
 from helpers.run_recipe import run_kbert
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
@@ -21,8 +21,8 @@ from kbert.files import read_json
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.options import record
 from kbert.pretraining import Execution, Masking, NewModel, preset
-from kbert.pretraining.run.course import LearningRate, count_steps, first_row, plan_stages, read_phases, read_ramp
-from kbert.pretraining.run.starting_model import Start, check_new_model, make_new_model
+from kbert.pretraining.run.course import Course, LearningRate, plan_phases
+from kbert.pretraining.run.starting_model import Start, make_new_model
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "packed": False}
 PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
@@ -50,7 +50,6 @@ def test_what_does_not_go_together(records):
         ({"warmup_steps": 3}, "`warmup_steps` must be at most `steps`. Received: 3 of 2"),
         ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
         ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
-        ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
         (
             {"left_to_right": True, "masking": Masking(mask_token_rate=0.9, keep_rate=0.0)},
             "masks none. Received: whole",
@@ -121,7 +120,7 @@ def test_presets():
     assert paper["warmup_proportion"] == 0.01 and (small["learning_rate"], small["schedule"]) == (1e-3, "stable")
     assert small["optimization"].bias_correction and not paper["optimization"].bias_correction
     assert small["new_model"] == NewModel(initializer_stddev="scaled", position_initializer="sinusoidal")
-    check_new_model(Start("model", None, None, True, None, small["new_model"], 0))
+    Start("model", None, None, True, None, small["new_model"], 0)  # no error: they are of a preset
     with pytest.raises(ValueError, match="must be one of .'paper', 'small-budget'.. Received: 'best'"):
         preset("best")
 
@@ -148,9 +147,9 @@ def test_new_weights():
 
 
 def test_phases_are_read_as_numbers_and_as_text():
-    assert read_phases([(128, 0.9), (512, 0.1)], 256) == read_phases(["128:0.9", "512:0.1"], 256) == PAPER
-    assert read_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
-    assert read_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
+    assert plan_phases([(128, 0.9), (512, 0.1)], 256) == plan_phases(["128:0.9", "512:0.1"], 256) == PAPER
+    assert plan_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
+    assert plan_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
 
 
 @pytest.mark.parametrize(
@@ -158,49 +157,27 @@ def test_phases_are_read_as_numbers_and_as_text():
 )
 def test_wrong_phases(wrong):
     with pytest.raises(ValueError, match="pretrain: .*Received"):
-        read_phases(wrong, 32)
-
-
-def test_ramps():
-    assert read_ramp("8:0.3") == read_ramp((8, 0.3)) == (8, 0.3) and read_ramp(None) is None
-    for wrong in ("8", "8:0", "0:0.5", "8:2", (8,), 5):
-        with pytest.raises(ValueError, match="batch_size_ramp"):
-            read_ramp(wrong)
-
-
-def test_a_plan_without_a_ramp_is_the_phases():
-    stages = plan_stages(PAPER)
-    assert [(stage.end, stage.phase, stage.batch_size) for stage in stages] == [(0.9, 0, 256), (1.0, 1, 256)]
-    assert [(stage.sequence_length, stage.max_predictions) for stage in stages] == [(128, 20), (512, 80)]
-
-
-def test_a_ramp_doubles_and_passes_over_borders_of_phases():
-    stages = plan_stages(((128, 0.3, 48, 20), (512, 0.7, 12, 80)), (8, 0.6))
-    found = [(round(stage.end, 6), stage.phase, stage.batch_size) for stage in stages]
-    assert found == [(0.2, 0, 8), (0.3, 0, 16), (1.0, 1, 12)]
-
-
-def test_rows_are_counted_within_a_phase():
-    stages = plan_stages(((128, 0.5, 16, 20), (512, 0.5, 8, 80)), (4, 0.25))
-    assert [stage.batch_size for stage in stages] == [4, 8, 16, 8]
-    starts = [0, 10, 20, 40]
-    assert first_row(stages, starts[:1], 9) == 36
-    assert first_row(stages, starts[:3], 21) == 10 * 4 + 10 * 8 + 16
-    assert first_row(stages, starts, 40) == 0 and first_row(stages, starts, 43) == 24
+        plan_phases(wrong, 32)
 
 
 def test_every_phase_has_a_step():
-    assert count_steps(plan_stages(PAPER), 40) == [36, 4]
-    assert count_steps(plan_stages(PAPER, (1, 0.5)), 10)[:3] == [1, 0, 1]  # of a ramp, which is only so long
+    assert course_of(40, phases=["128:0.9", "512:0.1"]).phase_steps == [36, 4]
     with pytest.raises(ValueError, match=r"phases\[1\], 1.00% of 40 steps, with 512 tokens"):
-        count_steps(plan_stages(read_phases([(128, 0.99), (512, 0.01)], 8)), 40)
+        course_of(40, phases=[(128, 0.99), (512, 0.01)])
     with pytest.raises(ValueError, match=r"phases\[0\], 10.00% of 8 steps, with 128 tokens"):
-        count_steps(plan_stages(read_phases([(128, 0.1), (512, 0.9)], 8)), 8, multiple=4)
+        course_of(8, phases=[(128, 0.1), (512, 0.9)], steps_per_execution=4)
 
 
-def test_shares_that_are_not_binary_fractions_end_at_one():
-    phases = read_phases([(8 * n, 0.1) for n in range(1, 11)], 4)
-    assert plan_stages(phases)[-1].end == 1.0
+def test_fractions_that_are_not_binary_end_with_the_run():
+    course = Course(plan_phases([(8 * n, 0.1) for n in range(1, 11)], 4), 30)
+    assert course.ends == list(range(3, 31, 3))
+
+
+def test_a_phase_reads_from_its_own_first_row(records):
+    data = corpus_data(records, make_tokenizer(), steps=6, phases=["16:0.5:2", "24:0.5:3"], packed=False)
+    found = next(iter(data.from_step(1, 5)))[0]["token_ids"]
+    expected = next(iter(data.batches(1, start_step=2)))[0]["token_ids"]
+    assert found.shape == (3, 24) and (found.numpy() == expected.numpy()).all()
 
 
 def test_nothing_is_left_behind(tmp_path):

@@ -11,7 +11,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.corpus import DocumentList, read_documents, write_records
+from kbert.corpus import DocumentList, write_records
 from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts, unigram_baseline, write_tfrecords
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -67,13 +67,11 @@ def test_the_scores_are_those_of_the_logits_whatever_the_batches(tmp_path, recor
     assert 0 < found["unigram_accuracy"] < 0.5 and most_frequent > 4
 
 
-def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
-    """Lines of several sentences, which are prose where no format is given: other documents, divided otherwise."""
+def test_a_file_is_scored_as_its_documents(tmp_path):
     store(tmp_path / "model", next_sentence=False)
-    documents = [[f"It is. {sentence.capitalize()}" for sentence in document] for document in make_documents(60)]
+    documents = make_documents(60)
     path = write_lines(tmp_path / "corpus.txt", documents)
-    assert list(read_documents(path)) != list(read_documents(path, "lines")) == documents
-    of_file = evaluate_pretraining(tmp_path / "model", path, format="lines", held_out=0.2, **OPTIONS)
+    of_file = evaluate_pretraining(tmp_path / "model", path, held_out=0.2, **OPTIONS)
     output = tmp_path / "scores.json"
     assert of_file == evaluate_pretraining(tmp_path / "model", documents, held_out=0.2, output=output, **OPTIONS)
     of_documents = json.loads(output.read_text())["settings"]["corpus_or_records"]
@@ -130,8 +128,6 @@ def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "model")
     with pytest.raises(ValueError, match="records have held-out documents of their own"):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
-    with pytest.raises(ValueError, match="are for files of text. Received: documents in memory"):
-        evaluate_pretraining(tmp_path / "model", make_documents(2), format="lines", **OPTIONS)
     with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)
 

@@ -53,7 +53,7 @@ def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init,
 @pytest.mark.usefixtures("eagerly")
 def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
     monkeypatch.setattr(pretrain_module, "_estimate", lambda *arguments: {})
-    monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
+    monkeypatch.setattr(CorpusData, "evaluations", lambda data, batches, parts: [])
     for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):
         text = {"vocabulary": VOCABULARY, "held_out": 0.2}
         for source, options in ((records, {}), (DOCUMENTS, text)):

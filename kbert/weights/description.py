@@ -13,6 +13,7 @@ from kbert.models.quantized_layers import check_quantized, quantize_layers, quan
 from kbert.options import Count
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
+from kbert.weights.formats.config_names import SIZES
 
 if TYPE_CHECKING:
     import keras
@@ -20,15 +21,8 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 # Fields of BertConfig that do not shape the weights; the others cannot be overridden.
-FREE_FIELDS = (
-    "hidden_dropout",
-    "attention_dropout",
-    "activation",
-    "layer_norm_epsilon",
-    "initializer_stddev",
-    "causal",
-    "pooled_token",
-    "pad_token_id",
+FREE_FIELDS = tuple(
+    field.name for field in dataclasses.fields(BertConfig) if field.name not in (*SIZES, "position_embedding")
 )
 _MOST = 4096  # limit of a count, if the position table is shorter
 ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")

@@ -55,13 +55,6 @@ NAMES = NameTable(
         "classifier_head/dense": "logits",
         "regressor_head/dense": "logits",
     },
-    absent={
-        "masked_lm_head": "an untied decoder: BertMaskedLM always uses the token embeddings instead",
-        "next_sentence_head": "a next-sentence head: KerasHub has none",
-        "span_head": "a span head: KerasHub has none",
-        "tagger_head": "a tagging head: KerasHub has none",
-        "multiple_choice_head": "a multiple-choice head: KerasHub has none",
-    },
 )
 CONFIG_NAMES = ConfigNames(
     format="kerashub",
@@ -73,7 +66,6 @@ CONFIG_NAMES = ConfigNames(
         position_embedding="learned",
         pooled_token="first",
     ),
-    fixed_reason="BertBackbone has no such argument, and means",
 )
 _PRESET_FILES = ("*.json", "*.weights.h5", "assets")
 _TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification"}

@@ -79,9 +79,10 @@ def save_pretrained(
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "huggingface")
     model = merged(model)
-    _check(model, tokenizer, settings)
+    check_settings("save_pretrained", settings, ModelDescription.from_model(model))  # what loading would refuse
     vocabulary = None if tokenizer is None else tokenizer.vocabulary
     if tokenizer is not None:
+        check_vocabulary_fits("save_pretrained", tokenizer, model.config)
         warn_of_wrong_casing(vocabulary, tokenizer.lowercase, str(directory))
     check_directory_is_free(directory, form.FILES, overwrite)
     if path.is_dir() and any(path.iterdir()) and not form.recognizes(path):  # others have files of equal names
@@ -136,9 +137,3 @@ def resolve_parts(
         check_tokenizer(tokenizer, "save_pretrained")
         settings = dataclasses.replace(settings, tokenizer=tokenizer.settings())
     return model, tokenizer, settings
-
-
-def _check(model, tokenizer: BertTokenizer | None, settings: ModelSettings) -> None:
-    if tokenizer is not None:
-        check_vocabulary_fits("save_pretrained", tokenizer, model.config)
-    check_settings("save_pretrained", settings, ModelDescription.from_model(model))  # what loading would refuse

@@ -33,7 +33,6 @@ class ConfigNames:
     Attributes:
         fields: the format's name of each field of kbert's that it has.
         fixed: kbert's field → the constant in the format's code, for fields that cannot be chosen there.
-        fixed_reason: why they cannot be chosen, for messages.
         defaults: values of missing fields, as in the format's own config class.
         activations: the format's name → kbert's, where they differ. If a function has several names, the first is
             written.
@@ -42,7 +41,6 @@ class ConfigNames:
     format: str
     fields: dict[str, str]
     fixed: dict[str, Any] = dataclasses.field(default_factory=dict)
-    fixed_reason: str = "its code means"
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     activations: dict[str, str] | None = None
 
@@ -75,8 +73,8 @@ class ConfigNames:
         for name, fixed in self.fixed.items():
             if values[name] != fixed:
                 raise ValueError(
-                    f'format="{self.format}" cannot hold {name}={values[name]!r}: {self.fixed_reason} {fixed!r} '
-                    "always. Written there the model would compute something else."
+                    f'format="{self.format}" cannot hold {name}={values[name]!r}: its models always have {fixed!r}. '
+                    "Written there the model would compute something else."
                 )
         if self.activations is not None:
             names = {function: name for name, function in reversed(self.activations.items())}

@@ -27,7 +27,10 @@ def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tupl
     for variable in model.weights:
         tensor = names.find(variable.path)
         if tensor is None:
-            raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(variable.path)}. {_ADVICE}')
+            part = variable.path.partition("/")[0].replace("_", " ")
+            if variable.path.endswith("/output_embeddings"):
+                part = "untied decoder"
+            raise ValueError(f'format="{names.format}" cannot hold the {part}: its models have none. {_ADVICE}')
         tensors[tensor.name] = tensor.shape(variable.shape), functools.partial(_values, tensor, variable)
     return tensors
 

@@ -26,7 +26,7 @@ from kbert.weights.formats.checkpoint import (
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.huggingface_weights import LAYERS
-from kbert.weights.formats.name_table import NameTable, transposed
+from kbert.weights.formats.name_table import NameTable, TensorName
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -41,13 +41,13 @@ NAMES = NameTable(
     "google",
     names={  # the matrices of the heads are [outputs, H]
         "masked_lm_head/output_bias": "cls/predictions/output_bias",
-        "next_sentence_head/dense/kernel": transposed("cls/seq_relationship/output_weights"),
+        "next_sentence_head/dense/kernel": TensorName("cls/seq_relationship/output_weights", transposed=True),
         "next_sentence_head/dense/bias": "cls/seq_relationship/output_bias",
-        "classifier_head/dense/kernel": transposed("output_weights"),
+        "classifier_head/dense/kernel": TensorName("output_weights", transposed=True),
         "classifier_head/dense/bias": "output_bias",
-        "regressor_head/dense/kernel": transposed("output_weights"),
+        "regressor_head/dense/kernel": TensorName("output_weights", transposed=True),
         "regressor_head/dense/bias": "output_bias",
-        "span_head/dense/kernel": transposed("cls/squad/output_weights"),
+        "span_head/dense/kernel": TensorName("cls/squad/output_weights", transposed=True),
         "span_head/dense/bias": "cls/squad/output_bias",
     },
     layers={
@@ -56,17 +56,11 @@ NAMES = NameTable(
         if name.startswith(("bert.", "cls.predictions."))
     },
     parts={"embeddings": ""},
-    absent={
-        "masked_lm_head": "an untied decoder: Google's code always uses the token embeddings instead",
-        "tagger_head": "a tagging head: Google's code has none",
-        "multiple_choice_head": "a multiple-choice head: Google's code has none",
-    },
 )
 CONFIG_NAMES = ConfigNames(
     format="google",
     fields=BERT_CONFIG_FIELDS,
     fixed={"layer_norm_epsilon": 1e-12, "causal": False, "position_embedding": "learned", "pooled_token": "first"},
-    fixed_reason="its code has no such field, and means",
     defaults={"type_vocab_size": 16},
     activations={"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"},  # its "gelu" is the tanh form
 )

@@ -201,7 +201,7 @@ def _description(
         if arguments["tied"] and DECODER in names:
             ignored.add(names.pop(DECODER))
     if "num_labels" in known:
-        arguments["num_labels"] = _num_labels(tensors, names)
+        arguments["num_labels"] = tensors.tensors[names["classifier.weight"]].shape[0]
     if "multi_label" in known:
         arguments["multi_label"] = fields.get("problem_type") == MULTI_LABEL
     if "dropout" in known and "classifier_dropout" in fields:
@@ -241,7 +241,7 @@ def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str], re
         remarks.append(f"the config does not say which class it is; by its pooler, or the lack of one, it is {task}")
         if task == "tagging":
             return task
-    rows, kind = _num_labels(tensors, names), config.fields.get("problem_type")
+    rows, kind = tensors.tensors[names["classifier.weight"]].shape[0], config.fields.get("problem_type")
     if kind == "regression" and rows > 1:
         raise ValueError(
             f"{config.path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives "
@@ -249,13 +249,6 @@ def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str], re
         )
     had_one_label = config.own is not None and config.own.arguments.get("num_labels") == 1
     return "regression" if rows == 1 and kind != MULTI_LABEL and not had_one_label else "classification"
-
-
-def _num_labels(tensors: TensorFile, names: dict[str, str]) -> int:
-    shape = tensors.tensors[names["classifier.weight"]].shape
-    if len(shape) != 2:
-        raise ValueError(f"{tensors.path}: classifier.weight must have the shape [labels, hidden]. Received: {shape}")
-    return shape[0]
 
 
 def _sines(config: BertConfig) -> np.ndarray:

@@ -86,11 +86,7 @@ class TensorName:
         return values.T if self.transposed else values
 
 
-def transposed(name: str) -> TensorName:
-    """A matrix that is stored as [outputs, inputs]."""
-    return TensorName(name, transposed=True)
-
-
+@dataclasses.dataclass(frozen=True)
 class NameTable:
     """The names of one format. It cannot hold the variables that have none here.
 
@@ -100,7 +96,6 @@ class NameTable:
         layers: kbert's path of a layer → its name there, for the other variables.
         parts: the name of a layer's variable → what follows the name of the layer there, if not "/" and the same name.
         transposed_kernels: whether the layers' matrices are stored as [outputs, inputs].
-        absent: first part of the path of a missing variable → why the format cannot hold it, for messages.
 
     Example::
 
@@ -108,34 +103,24 @@ class NameTable:
         names.find("encoder_block_3/attention/query/bias").name  # "bert/encoder/layer_3/query/bias"
     """
 
-    def __init__(
-        self,
-        format: str,
-        names: Mapping[str, TensorName | str],
-        layers: Mapping[str, str] | None = None,
-        parts: Mapping[str, str] | None = None,
-        transposed_kernels: bool = False,
-        absent: Mapping[str, str] | None = None,
-    ) -> None:
-        self.format = format
-        self._names, self._layers, self._parts = names, layers or {}, parts or {}
-        self._transposed_kernels, self._absent = transposed_kernels, absent or {}
+    format: str
+    names: Mapping[str, TensorName | str] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    transposed_kernels: bool = False
 
     def find(self, variable: str) -> TensorName | None:
         """The tensor that holds the variable of this path; None: the format cannot hold it."""
         block = _BLOCK.match(variable)
         path = variable if block is None else "encoder_block_{i}/" + variable[block.end() :]
         layer, _, part = path.rpartition("/")
-        tensor = self._names.get(path)
+        tensor = self.names.get(path)
         if isinstance(tensor, str):
             tensor = TensorName(tensor)
-        elif tensor is None and layer in self._layers and path in _VARIABLES:
-            name = self._layers[layer] + self._parts.get(part, "/" + part)
-            tensor = TensorName(name, self._transposed_kernels and part == "kernel")
+        elif tensor is None and layer in self.layers and path in _VARIABLES:
+            name = self.layers[layer] + self.parts.get(part, "/" + part)
+            tensor = TensorName(name, self.transposed_kernels and part == "kernel")
         return tensor and dataclasses.replace(tensor, name=tensor.name.format(i=block and block[1]))
-
-    def why_absent(self, variable: str) -> str:
-        return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
 
 class _OwnNames(NameTable):
@@ -145,4 +130,4 @@ class _OwnNames(NameTable):
         return TensorName(variable)
 
 
-OWN_NAMES = _OwnNames("kbert", names={})
+OWN_NAMES = _OwnNames("kbert")

@@ -12,13 +12,18 @@ import kbert
 
 REFUSED = [
     ("google", "encoder", {"activation": "gelu_erf"}, "no name for it, only for gelu_tanh"),
-    ("google", "encoder", {"layer_norm_epsilon": 1e-5}, "cannot hold layer_norm_epsilon=1e-05.*means 1e-12"),
+    (
+        "google",
+        "encoder",
+        {"layer_norm_epsilon": 1e-5},
+        "layer_norm_epsilon=1e-05: its models always have 1e-12",
+    ),
     ("google", "encoder without pooler", {}, "without pooler: its BERT always has one"),
     ("google", "masked_lm", {}, "without pooler"),
-    ("google", "pretraining, untied", {}, "untied decoder"),
+    ("google", "pretraining, untied", {}, "the untied decoder"),
     ("google", "masked_lm as KerasHub's", {}, "masked-LM head with activation and LayerNorm epsilon"),
-    ("google", "tagging", {}, "tagging head"),
-    ("google", "multiple_choice", {}, "multiple-choice head"),
+    ("google", "tagging", {}, "the tagger head: its models have none"),
+    ("google", "multiple_choice", {}, "the multiple choice head"),
     ("google", "similarity", {}, "a similarity model, which would be read as an encoder"),
 ]
 

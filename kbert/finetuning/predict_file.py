@@ -189,16 +189,16 @@ class _Answers:
 
     def join(self, output: pathlib.Path, metrics: dict[str, Any]) -> None:
         """Writes all answers to the output, and its metrics before it: an output that is there is complete."""
-        joined = self.directory / "answers"
+        joined, described = self.directory / "answers", self.directory / "metrics"  # not METRICS, of a finished run
         with atomic_file(joined, "wb") as file:
             for path in self.parts:
                 with open(path, "rb") as part:
                     shutil.copyfileobj(part, file)
             file.writelines(self._lines)
-        write_json(self.directory / METRICS, metrics)
+        write_json(described, metrics)
         with atomic_file(self.directory / _WHOLE) as file:
             file.write(sha256(joined))
-        os.replace(self.directory / METRICS, output.with_name(f"{output.name}.{METRICS}"))
+        os.replace(described, output.with_name(f"{output.name}.{METRICS}"))
         os.replace(joined, output)
         flush(output.parent)
 

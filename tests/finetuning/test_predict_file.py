@@ -11,7 +11,6 @@ import shutil
 import signal
 import tracemalloc
 import types
-import unittest.mock
 import zipfile
 
 import numpy as np
@@ -388,20 +387,33 @@ def test_a_directory_beside_the_output_is_left_alone(pipeline, source, tmp_path)
     assert (tmp_path / "a.jsonl.partial" / "precious").is_dir()
 
 
-@pytest.mark.parametrize(
-    "owner, operation", [(module, "write_json"), (module, "flush"), (module, "_delete"), (shutil, "rmtree")]
-)
+KILLS = [(os, "replace", number) for number in (1, 2, 3, 4, 5)]
+KILLS += [(module, "flush", 1), (module, "_delete", 1), (shutil, "rmtree", 1)]  # the output is in place
+
+
+@pytest.mark.parametrize("owner, operation, number", KILLS)
 def test_a_run_killed_at_its_end_is_finished_or_called_finished(
-    pipeline, source, tmp_path, monkeypatch, owner, operation
+    pipeline, source, tmp_path, monkeypatch, owner, operation, number
 ):
     """It had its output, and was told that this existed; its parts stayed. Every kill: faults/random_kills.py."""
     run(pipeline, source, tmp_path / "whole.jsonl")
-    output, killed = tmp_path / "answers.jsonl", unittest.mock.Mock(side_effect=KeyboardInterrupt)
+    output, join, operate, calls = tmp_path / "answers.jsonl", module._Answers.join, getattr(owner, operation), []
     monkeypatch.setattr(module, "_SECONDS", -1.0)
+
+    def operate_or_die(*arguments):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return operate(*arguments)
+
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(owner, operation, killed)
+        patch.setattr(
+            module._Answers,
+            "join",
+            lambda *arguments: (patch.setattr(owner, operation, operate_or_die), join(*arguments)),
+        )
         run(pipeline, source, output)
-    assert (tmp_path / "answers.jsonl.partial").exists() and output.exists() == (operation != "write_json")
+    assert (tmp_path / "answers.jsonl.partial").exists() and output.exists() == (operation != "replace")
     if output.exists():
         with pytest.raises(FileExistsError, match="answers.jsonl already exists"):
             run(pipeline, source, output)

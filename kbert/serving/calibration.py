@@ -60,18 +60,19 @@ class _Observed:
 
     def __init__(self, owner: keras.layers.Layer, name: str) -> None:
         self.owner, self.name, self.dense = owner, name, getattr(owner, name)
-        self.least = tf.Variable(np.inf, dtype=tf.float32)
-        self.largest = tf.Variable(-np.inf, dtype=tf.float32)
+        inputs = self.dense.kernel.shape[0]
+        self.least = tf.Variable(tf.fill([inputs], np.float32(np.inf)))
+        self.largest = tf.Variable(tf.fill([inputs], np.float32(-np.inf)))
         setattr(owner, name, self)
 
     def __call__(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:  # [n, H] -> [n, u]
-        self.least.assign(tf.minimum(self.least, tf.reduce_min(x)))
-        self.largest.assign(tf.maximum(self.largest, tf.reduce_max(x)))
+        self.least.assign(tf.minimum(self.least, tf.reduce_min(x, axis=0)))
+        self.largest.assign(tf.maximum(self.largest, tf.reduce_max(x, axis=0)))
         return self.dense(x, training=training)
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        return float(self.least.numpy()), float(self.largest.numpy())
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.least.numpy(), self.largest.numpy()
 
     def put_back(self) -> None:
         """Sets the dense layer in its place again."""

@@ -6,7 +6,7 @@ a copy of the model. Everything else stays float32.
 Shapes: n rows of tokens, H hidden (inputs), u units.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +29,7 @@ INPUTS = (
 _OP = "_QuantizedMatMul"
 _FUSED = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu", "tanh": "Tanh"}  # by the op itself
 _PREPARED = 1024  # products that oneDNN keeps ready for each thread: one for each layer and number of rows
+_SMOOTHING = 0.7  # how much of the difference between inputs goes into the weights
 _SMALLEST = 1e-6  # range: a weight or input that is always 0 has no other
 
 
@@ -125,35 +126,59 @@ def encoder_blocks(model: BertModel) -> list[EncoderBlock]:
     return [layer for layer in all_layers(model) if isinstance(layer, EncoderBlock)]
 
 
-def quantize_block(block: EncoderBlock, bounds: Mapping[str, tuple[float, float]]) -> None:
+def quantize_block(block: EncoderBlock, bounds: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
     """Computes a block's dense layers as int8 products, without changing its weights.
 
     Args:
-        bounds: dense layer of `INPUTS` → the least and the largest of its inputs.
+        bounds: dense layer of `INPUTS` → the least and the largest value of each of its H inputs, float32 [H].
     """
     attention, feed_forward = block.attention, block.feed_forward
     activation = _FUSED.get(block.activation)
     attention.project_heads = _JointProjection(attention, bounds["attention.query"])
     attention.output_projection = _product(attention.output_projection, bounds["attention.output_projection"])
-    feed_forward.intermediate = _product(feed_forward.intermediate, bounds["feed_forward.intermediate"], activation)
-    feed_forward.output_projection = _product(feed_forward.output_projection, bounds["feed_forward.output_projection"])
+    feed_forward.intermediate = _smoothed(feed_forward.intermediate, bounds["feed_forward.intermediate"], activation)
+    feed_forward.output_projection = _smoothed(feed_forward.output_projection, bounds["feed_forward.output_projection"])
     if activation:
         feed_forward.activate = lambda x, training=False: x
 
 
-def _product(dense: LoraDense, bounds: tuple[float, float], activation: str | None = None) -> Int8Product:
-    return Int8Product(dense.kernel.numpy(), dense.bias.numpy(), bounds, activation)
+def _product(dense: LoraDense, bounds: tuple[np.ndarray, np.ndarray]) -> Int8Product:
+    return Int8Product(dense.kernel.numpy(), dense.bias.numpy(), _range(bounds))
+
+
+def _smoothed(
+    dense: LoraDense, bounds: tuple[np.ndarray, np.ndarray], activation: str | None = None
+) -> Callable[..., tf.Tensor]:
+    """A product of x s and W / s, with one s for each of the H inputs: SmoothQuant (Xiao et al. 2023, equation 4).
+
+    A few inputs of the feed-forward products are up to 30 times as large as the others, which would share few of the
+    256 values. W / s has a scale for each column, so it loses little.
+    """
+    kernel = dense.kernel.numpy()
+    least, largest = bounds
+    of_inputs = np.maximum(-least, largest)  # [H]
+    of_inputs = np.maximum(of_inputs, max(of_inputs.mean() / 10, _SMALLEST))  # some may be larger than on these texts
+    of_weights = np.maximum(np.abs(kernel).max(axis=1), _SMALLEST)
+    scale = (of_weights ** (1 - _SMOOTHING) / of_inputs**_SMOOTHING).astype("float32")
+    product = Int8Product(
+        kernel / scale[:, None], dense.bias.numpy(), _range((least * scale, largest * scale)), activation
+    )
+    return lambda x, training=False: product(x * scale)
+
+
+def _range(bounds: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    return float(bounds[0].min()), float(bounds[1].max())
 
 
 class _JointProjection:
     """`SelfAttention.project_heads` as one product."""
 
-    def __init__(self, attention: SelfAttention, bounds: tuple[float, float]) -> None:
+    def __init__(self, attention: SelfAttention, bounds: tuple[np.ndarray, np.ndarray]) -> None:
         layers = attention.query, attention.key, attention.value
         scales = attention.head_dim**-0.5, 1.0, 1.0
         kernel = [scale * layer.kernel.numpy() for scale, layer in zip(scales, layers, strict=True)]
         bias = [scale * layer.bias.numpy() for scale, layer in zip(scales, layers, strict=True)]
-        self.product = Int8Product(np.concatenate(kernel, axis=1), np.concatenate(bias), bounds)
+        self.product = Int8Product(np.concatenate(kernel, axis=1), np.concatenate(bias), _range(bounds))
 
     def __call__(self, rows: tf.Tensor, shape: tuple) -> list[tf.Tensor]:
         batch, length, heads, width = shape

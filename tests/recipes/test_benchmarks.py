@@ -210,6 +210,12 @@ def test_fits_on_strings(corpus):
         assert prepare(texts, VOCABULARY, config, 2, 24)()[0][0] > 0
 
 
+def test_batches_for_the_peers_of_the_int8_benchmark():
+    found = int8_speed.batch([[101, 7, 102], [101, 102]])
+    assert found["input_ids"].tolist() == [[101, 7, 102], [101, 102, 0]]
+    assert found["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
 def test_requests_and_table_of_the_int8_benchmark(capsys):
     loads = int8_speed.loads()
     assert tuple(loads) == int8_speed.LOADS

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM as requests: current work is finished and saved before the program ends."""
 
+import atexit
 import functools
 import signal
 import sys
@@ -36,6 +37,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """
     let_signals_kill()
     signal.signal(signal.SIGALRM, functools.partial(_raise, number))
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # an alarm after the end of Python would kill the process
     _raise(number, signal.SIGALRM, frame)
 
 

@@ -160,7 +160,7 @@ hardware.wait_for_all()
     [
         ("killed 0", 1, "LostWorker: This run lost contact with .*Start the same command on all workers again"),
         ("killed 1", 0, "LostWorker: This run lost contact with worker 1"),
-        ("refused", 1, "RuntimeError: Worker 0 stopped the run: runs/tiny holds a finished run"),
+        ("refused", 1, "SetupError: Worker 0 stopped the run: runs/tiny holds a finished run"),
         ("absent", 0, "LostWorker: Expected all workers.*These do not answer: 127.0.0.1:"),
     ],
 )

@@ -348,6 +348,25 @@ def test_a_signal_waits_for_an_import_and_the_second_does_not(tmp_path):
     assert (twice.returncode, twice.stdout) == (-signal.SIGTERM, "")
 
 
+def test_a_signal_in_an_import_that_ends_the_program_leaves_its_status(tmp_path):
+    (tmp_path / "last.py").write_text(
+        "import os, signal, sys\nimport tensorflow  # takes long to end\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\nsys.exit(3)\n"
+    )
+    script = """
+    import sys
+    from kbert.cli import run_command
+
+    def main():
+        sys.path.insert(0, sys.argv[1])
+        import last
+
+    run_command(main, [])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, timeout=300).returncode == 3
+
+
 def test_the_second_signal_ends_at_once(tmp_path):
     script = """
     import pathlib, signal, sys, time

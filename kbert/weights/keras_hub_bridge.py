@@ -68,7 +68,6 @@ CONFIG_NAMES = ConfigNames(
     ),
 )
 _PRESET_FILES = ("*.json", "*.weights.h5", "assets")
-_TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification"}
 # What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
 _HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 _MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
@@ -241,17 +240,13 @@ def _checkpoint(model: Any, tokenizer: Any) -> TensorCheckpoint:
     if any("lora_" in variable.path for variable in model.weights):
         raise ValueError("from_keras_hub: expected a model without LoRA. Received: one with; a preset has it merged")
     config = CONFIG_NAMES.to_kbert(backbone.get_config(), str(where))
-    task, arguments, remarks = _task_of(model)
+    task, arguments = _task_of(model)
     preprocessor = None if model is backbone else model.preprocessor
     tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
     settings = {}
-    if tokenizer is None:
-        remarks += (NO_VOCABULARY,)
-    elif type(tokenizer).__name__ != "BertTokenizer":
-        raise TypeError(
-            f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {type(tokenizer).__name__}"
-        )
-    else:
+    if tokenizer is not None:
+        if (kind := type(tokenizer).__name__) != "BertTokenizer":
+            raise TypeError(f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {kind}")
         stored = tokenizer.get_config()
         settings = {ours: stored[its] for its, ours in _TOKENIZER_ARGUMENTS.items() if its in stored}
         settings["max_word_length"] = _MAX_WORD_LENGTH
@@ -266,18 +261,17 @@ def _checkpoint(model: Any, tokenizer: Any) -> TensorCheckpoint:
         vocabulary=tokenizer and tokenizer.get_vocabulary(),
         tensors=tensors,
         stored_names={name: name for name in tensors.tensors},
-        remarks=remarks,
+        remarks=() if tokenizer else (NO_VOCABULARY,),
     ).check()
 
 
-def _task_of(model: keras.Model) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-    """Task, constructor arguments and lines for the report."""
-    name = next((cls.__name__ for cls in type(model).__mro__ if cls.__name__ in _TASKS), None)
-    if name is None:
-        other = hasattr(model, "backbone")
-        return "encoder", {}, (f"a {type(model).__name__}: its backbone is what kbert loads",) if other else ()
-    if name == "BertMaskedLM":
-        return "masked_lm", {"tied": True, **_HEAD}, ()
+def _task_of(model: keras.Model) -> tuple[str, dict[str, Any]]:
+    """Task and constructor arguments. Of other models than these two, kbert loads the backbone."""
+    names = {cls.__name__ for cls in type(model).__mro__}
+    if "BertMaskedLM" in names:
+        return "masked_lm", {"tied": True, **_HEAD}
+    if "BertTextClassifier" not in names:
+        return "encoder", {}
     activation = getattr(model.activation, "__name__", model.activation)
     if activation not in (None, "linear"):
         raise ValueError(
@@ -285,8 +279,8 @@ def _task_of(model: keras.Model) -> tuple[str, dict[str, Any], tuple[str, ...]]:
             "it with activation=None."
         )
     if model.num_classes == 1:
-        return "regression", {"dropout": model.dropout}, ()
-    return "classification", {"num_labels": model.num_classes, "dropout": model.dropout}, ()
+        return "regression", {"dropout": model.dropout}
+    return "classification", {"num_labels": model.num_classes, "dropout": model.dropout}
 
 
 def _their_tokenizer(settings: "ModelSettings", vocabulary: list[str]) -> "keras_hub.models.BertTokenizer":

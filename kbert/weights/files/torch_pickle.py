@@ -198,15 +198,11 @@ def _size(axes=()):
 
 def _stored_data(pid) -> _StoredData:
     """The value of a persistent id; ids that are not torch's are refused."""
-    if type(pid) is not tuple or len(pid) not in (5, 6):
-        raise pickle.UnpicklingError("a persistent id that torch does not write")
-    kind, dtype, key, _, size, *view = pid
-    strings = all(type(value) is str for value in (kind, dtype, key))
-    if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):
-        raise pickle.UnpicklingError("data of an unknown kind")
-    if type(size) is not int or not 0 <= size < 2**60:
-        raise pickle.UnpicklingError("data of an impossible size")
-    return _StoredData(key, _DTYPES[dtype], size)
+    match pid:
+        case ("storage", str(dtype), str(key), _, int(size), *view) if dtype in _DTYPES and view in ([], [None]):
+            if 0 <= size < 2**60:
+                return _StoredData(key, _DTYPES[dtype], size)
+    raise pickle.UnpicklingError("a persistent id that torch does not write")
 
 
 _KNOWN_NAMES = {

@@ -7,6 +7,7 @@ Shapes: H hidden.
 """
 
 import pathlib
+import re
 from typing import TYPE_CHECKING
 
 from kbert.aliases import PathLike
@@ -157,14 +158,6 @@ def _find_prefix(directory: pathlib.Path) -> pathlib.Path:
     prefixes = [path.with_name(path.name.removesuffix(".index")) for path in sorted(directory.glob("*.index"))]
     if directory / PREFIX in prefixes:
         return directory / PREFIX
-    state = directory / "checkpoint"  # written by a training run: the name of its latest checkpoint
-    if state.is_file():
-        import tensorflow as tf
-
-        latest = tf.train.get_checkpoint_state(str(directory))
-        name = "" if latest is None else pathlib.Path(latest.model_checkpoint_path).name
-        if directory / name in prefixes:  # the directory may have been moved since
-            return directory / name
     if len(prefixes) != 1:
         raise FileNotFoundError(
             f"Expected one TensorFlow checkpoint ({PREFIX}.index and .data-…) in {directory}. Received: "
@@ -174,8 +167,7 @@ def _find_prefix(directory: pathlib.Path) -> pathlib.Path:
 
 
 def _prefix_of(path: pathlib.Path) -> pathlib.Path:
-    name = path.name.removesuffix(".index").removesuffix(".meta")
-    return path.with_name(name.split(".data-")[0] if ".data-" in name else name)
+    return path.with_name(re.sub(r"\.(index|meta|data-.*)$", "", path.name))
 
 
 def _check_kind(tensors: TFCheckpointFile) -> None:

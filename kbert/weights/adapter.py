@@ -5,7 +5,6 @@ import re
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
 
 from kbert.aliases import PathLike
@@ -15,6 +14,7 @@ from kbert.models.bert_model import BertModel
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
 from kbert.pipelines.registry import task_class
 from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
+from kbert.weights.formats.export_tensors import as_float
 from kbert.weights.formats.huggingface_weights import NAMES
 
 _WEIGHTS, _CONFIG, _HASH = "adapter_model.safetensors", "adapter_config.json", "kbert_base_sha256"
@@ -47,7 +47,7 @@ def save_adapter(model: BertModel, directory: PathLike) -> None:
         raise ValueError(f"save_adapter: the LoRA layers must have {problem}")
     ((rank, alpha),) = settings
     learned = _learned(model)
-    tensors = {name: (v.shape[::-1] if t else v.shape, partial(_values, v, t)) for name, (v, t) in learned.items()}
+    tensors = {name: (v.shape[::-1] if t else v.shape, partial(as_float, v, t)) for name, (v, t) in learned.items()}
     heads = {name.split(".")[2] for name in tensors if ".lora_" not in name}
     modules = (name.split(".", 2)[2].split(".lora_")[0] for name in tensors if ".lora_" in name)
     config = _FIXED | dict(task_type=_TASK_TYPES.get(model.task), r=rank, lora_alpha=alpha)
@@ -97,7 +97,7 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
             raise ValueError(f"{file.path} is not an adapter for this model and head. {what}")
     if (present := lora_layers(model)) not in ({}, wanted):
         raise ValueError(f"{directory}: the model's LoRA has other layers or another rank or alpha. Load its base")
-    if _DECODER in expected and model.tied and not np.array_equal(file.read(_DECODER), _values(learned[_DECODER][0])):
+    if _DECODER in expected and model.tied and not np.array_equal(file.read(_DECODER), as_float(learned[_DECODER][0])):
         raise ValueError(f"{file.path}: {_DECODER} differs from the token embeddings, to which this head is tied")
     if file.metadata.get(_HASH) not in (None, _base_hash(model)):  # PEFT writes no hash
         raise ValueError(f"{directory} was trained on other base weights (a missing pooler is new on every load)")
@@ -135,15 +135,10 @@ def _learned(model) -> dict[str, tuple[Any, bool]]:
     return learned
 
 
-def _values(variable, is_transposed=False) -> np.ndarray:
-    values = keras.ops.convert_to_numpy(variable.value).astype("float32", copy=False)
-    return values.T if is_transposed else values
-
-
 def _base_hash(model) -> str:
     """A hash of the encoder's weights without LoRA's matrices."""
     digest = hashlib.sha256()
     for variable in sorted(model.encoder.weights, key=lambda variable: variable.path):
         if "/lora_kernel_" not in variable.path:
-            digest.update(f"{variable.path} {variable.shape}".encode() + _values(variable).tobytes())
+            digest.update(f"{variable.path} {variable.shape}".encode() + as_float(variable).tobytes())
     return digest.hexdigest()

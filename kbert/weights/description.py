@@ -11,7 +11,7 @@ from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
 from kbert.options import Count
-from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.formats.config_names import SIZES
 
@@ -39,8 +39,6 @@ class ModelDescription:
     quantized_layers: dict[str, str] = dataclasses.field(default_factory=dict)  # path of the layer -> "int8"
 
     def __post_init__(self):
-        if self.task not in task_names():
-            raise ValueError(f"Expected `task` to be one of {task_names()}. Received: {self.task!r}")
         for arguments, names in (
             (self.arguments, self.argument_names(self.task)),
             (self.encoder_arguments, ENCODER_ARGUMENTS),
@@ -59,8 +57,6 @@ class ModelDescription:
 
     @classmethod
     def from_model(cls, model: BertModel) -> "ModelDescription":
-        if not isinstance(model, BertModel) or model.task not in task_names():
-            raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
         config, encoder = model.get_config(), model.encoder.get_config()
         arguments = {name: config[name] for name in cls.argument_names(model.task)}
         encoder_arguments = {name: encoder[name] for name in ENCODER_ARGUMENTS}

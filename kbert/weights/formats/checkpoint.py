@@ -137,7 +137,7 @@ class TensorCheckpoint(Checkpoint):
             if not np.all(np.isfinite(values)):
                 raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
             values = values if variable.dtype == "int8" else values.astype("float32", copy=False)
-            return self.names.find(variable.path).values(values)
+            return values.T if self.names.find(variable.path).transposed else values
 
         names = [name for name in self.tensors.tensors if name not in self.ignored]
         return transfer(model, find, read, names, str(self.path), self.remarks, new_layers)

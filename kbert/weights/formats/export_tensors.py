@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.models.quantized_layers import quantized_layers
 from kbert.pipelines.registry import task_class
-from kbert.weights.formats.name_table import NameTable, TensorName
+from kbert.weights.formats.name_table import NameTable
 
 if TYPE_CHECKING:
     import keras
@@ -31,13 +31,15 @@ def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tupl
             if variable.path.endswith("/output_embeddings"):
                 part = "untied decoder"
             raise ValueError(f'format="{names.format}" cannot hold the {part}: its models have none. {_ADVICE}')
-        tensors[tensor.name] = tensor.shape(variable.shape), functools.partial(_values, tensor, variable)
+        values = functools.partial(as_float, variable, tensor.transposed)
+        tensors[tensor.name] = tensor.shape(variable.shape), values
     return tensors
 
 
-def _values(tensor: TensorName, variable: "keras.Variable") -> np.ndarray:
-    # A model may be kept in bfloat16.
-    return tensor.values(ops.convert_to_numpy(variable).astype("float32", copy=False))
+def as_float(variable: "keras.Variable", transposed: bool = False) -> np.ndarray:
+    """The values as float32; a model may be kept in bfloat16."""
+    values = ops.convert_to_numpy(variable.value).astype("float32", copy=False)
+    return values.T if transposed else values
 
 
 def check_held(

@@ -4,8 +4,6 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_class
 
@@ -71,19 +69,14 @@ def head_variables(task: str) -> dict[str, tuple[str | int, ...]]:
 
 @dataclasses.dataclass(frozen=True)
 class TensorName:
-    """A variable in another format: its name there, and whether it is a matrix stored as [outputs, inputs].
-
-    The methods convert kbert's shape or values to those of the format, and back.
-    """
+    """A variable in another format: its name there, and whether it is a matrix stored as [outputs, inputs]."""
 
     name: str
     transposed: bool = False
 
-    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+    def shape(self, shape: Sequence) -> tuple:
+        """The shape there, from kbert's."""
         return tuple(shape)[::-1] if self.transposed else tuple(shape)
-
-    def values(self, values: np.ndarray) -> np.ndarray:
-        return values.T if self.transposed else values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -189,7 +189,8 @@ def load_slots(model):
     for index, variable in enumerate(model.trainable_variables):
         tensor = NAMES.find(variable.path)
         for slot, moments in (("/adam_m", optimizer._momentums), ("/adam_v", optimizer._velocities)):
-            moments[index].assign(tensor.values(file.read(tensor.name + slot)))
+            values = file.read(tensor.name + slot)
+            moments[index].assign(values.T if tensor.transposed else values)
 
 
 def test_training_goes_on_as_the_originals_did():

@@ -4,7 +4,7 @@
         --records runs/records --name kbert-tiny
 
 --runs: of kbert pretrain, finished or not, or RUN@STEP; of several the last one is packed, and the others are
-those that it continued. saved_models/NAME/ receives model/ (a kbert directory, weights in float16), 1/ (a SavedModel:
+those that it continued. saved_models/NAME/ receives model/ (a model directory, weights in float16), 1/ (a SavedModel:
 fill-mask and next sentence), curves.svg, history.jsonl (the curves' figures) and README.md. What was there is replaced.
 make_results.py writes the table of results/finetuning-NAME.json into README.md.
 """

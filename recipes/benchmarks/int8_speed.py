@@ -34,6 +34,7 @@ SYSTEMS = (
 )
 GROUPS = (1, 4, 8, 32)  # texts that a peer runs together
 LOADS = ("short", "256 tokens", "32 mixed", "120 lengths")
+VOCABULARY = pathlib.Path(__file__).parents[2] / "saved_models" / "kbert-mini" / "model"  # of `base`
 WORDS = "the committee met in geneva and spoke about engines that compute many numbers quickly for others".split()
 
 
@@ -140,7 +141,7 @@ def prepared_source(model, work):
     if not (path / "config.json").exists():
         import kbert
 
-        pipeline = kbert.build_pipeline(kbert.load_pretrained("kbert-mini"))
+        pipeline = kbert.build_pipeline(kbert.load_pretrained(VOCABULARY))
         size = len(pipeline.tokenizer.vocabulary)
         encoder = kbert.BertEncoder(kbert.BertConfig.from_size("base", vocabulary_size=size))
         kbert.save_pretrained(encoder, path, tokenizer=pipeline.tokenizer)

@@ -92,6 +92,9 @@ def test_a_table_of_sines_that_transformers_trained_is_learned(tmp_path):
     loaded = load(tmp_path / "it")
     assert loaded.config.position_embedding == "learned" and "learned" in loaded.pretrained.report.remarks[-1]
     np.testing.assert_array_equal(weights(loaded)["embeddings/position_embedding/embeddings"], table)
+    edit(tmp_path / "it/config.json", max_position_embeddings=10**9)
+    with pytest.raises(ValueError, match="`max_position_embeddings` is 1000000000, but .*model.safetensors has 19"):
+        open_checkpoint(tmp_path / "it")
 
 
 def test_an_encoder_for_packed_rows(tmp_path):

@@ -7,6 +7,7 @@ micro-batches too, and in half precision. A process of its own, as TensorFlow's 
 
 import json
 import os
+import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -156,7 +157,7 @@ def main(strategy, output, part=""):
     elif not part:
         result["replica_clipped"] = replica_clipped(hardware)
         if strategy == "mirrored":
-            result["checkpoint"] = checkpoint_round_trip(hardware, os.path.join(output, "checkpoint"))
+            result["checkpoint"] = checkpoint_round_trip(hardware, pathlib.Path(output, "checkpoint"))
     with open(os.path.join(output, name), "w") as file:
         json.dump(result, file)
 

@@ -345,6 +345,8 @@ def _shown(row, given):
     elif "similarities" in row:
         ordered = sorted(row["similarities"], key=lambda pair: -pair[1])
         told = html.ranked(["text", "cosine"], ordered, "{:.3f}".format)
+    elif "is_next" in row:
+        labels = gr.Label({"IsNext": row["is_next"], "NotNext": 1 - row["is_next"]}, visible=True)
     else:
         told = html.plain(row)
     return told, labels, marked

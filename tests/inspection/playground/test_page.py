@@ -28,6 +28,7 @@ TASKS = {
     "classification": {"labels": ["good", "bad", "neither"]},
     "multiple_choice": {},
     "similarity": {},
+    "next_sentence": {},
 }
 TEXT = "the capital of france is paris ."
 MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${1+1}{{this}} &lt;b&gt;'
@@ -251,6 +252,8 @@ def test_ask(page, models):
     choose(page, "ask_model", "similarity")
     comes(page, "ask_told", "cosine")
     assert len(rows(page, "ask_told")) == 3
+    choose(page, "ask_model", "next_sentence")
+    page.wait(lambda: page.all("#ask_labels") and "NotNext" in page.one("#ask_labels").text)
 
 
 @pytest.mark.parametrize(

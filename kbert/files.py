@@ -110,21 +110,6 @@ def write_json(path: PathLike, value: Any) -> None:
         file.write(content)
 
 
-def signed(content: dict) -> dict:
-    """The content with the SHA-256 of its JSON, for `check_signature`."""
-    return {**content, "sha256": _json_hash(content)}
-
-
-def check_signature(content: dict, path: PathLike, advice: str) -> None:
-    """Raises ValueError, with the advice, unless the content is what was `signed`."""
-    if content.get("sha256") != _json_hash({name: value for name, value in content.items() if name != "sha256"}):
-        raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {advice}")
-
-
-def _json_hash(content):
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 @contextlib.contextmanager
 def atomic_file(path: PathLike, mode: str = "w") -> Iterator[Any]:
     """A file to write that gets its name, whole and flushed to the disk, when the block ends without an error.

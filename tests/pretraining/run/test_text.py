@@ -13,7 +13,8 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 import kbert
 from kbert.corpus import text_records
 from kbert.corpus.records import Records
-from kbert.files import read_json, signed
+from kbert.corpus.records_manifest import signed
+from kbert.files import read_json
 from kbert.pretraining.run import corpus_data
 
 pytestmark = pytest.mark.usefixtures("eagerly")

@@ -56,7 +56,7 @@ def evaluate(
         dict of scores; with `return_predictions` (scores, `kbert.tasks.Evaluation`).
 
     Raises:
-        TypeError: `task` is no task object, `pipeline` no pipeline and no source.
+        TypeError: `task` is not a task object, or `pipeline` is neither a pipeline nor a source.
         ValueError: a pipeline of another task, a label that it does not know, incompatible models, in a dict a field
             that the model has fixed.
         FileExistsError: `output` holds other files.

@@ -156,7 +156,7 @@ def finetune(
             ``on_epoch_end`` fires after each evaluation, with its scores (``val_accuracy`` …); without, after each
             window of logs. `keep` selects the weights. A resumed run restores the state of a callback that has
             ``get_state()`` and ``set_state(state)``. Keras' own have neither and start anew; `patience` resumes.
-        overwrite: delete another run in `output`.
+        overwrite: delete another run in `output`, once the examples, the model and the options have been checked.
         reuse: of a finished run with the same settings and examples in `output`, return the result, instead of an
             error; `overwrite` keeps it.
         dry_run: train and write nothing: the metrics are an estimate of steps, memory and time.
@@ -165,7 +165,7 @@ def finetune(
         `FinetunedRun`, with ``metrics``, ``history``, ``pipeline`` and ``path``.
 
     Raises:
-        TypeError: `task` is no task object, `source` no model, or the callbacks are none.
+        TypeError: `task` is not a task object, `source` is not a model, or an entry of `callbacks` is not a callback.
         FileNotFoundError: no such file or model.
         NotADirectoryError: `output` or `log_dir` is a file, or below one.
         FileExistsError: `output` holds other files or another run; the message says what was found.

@@ -130,10 +130,11 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     assert {name: loss.get_config()["temperature"] for name, loss in losses.items()} == {"logits": 3.0}
     (tmp_path / "without" / ANSWERS).unlink()
     monkeypatch.undo()
-    again = kbert.finetune(init, TASK, ROWS, None, tmp_path / "without", **options)
+    kbert.finetune(init, TASK, ROWS, None, tmp_path / "without", **options)
     np.testing.assert_array_equal(np.load(tmp_path / "without" / ANSWERS)["logits"], answers)
     columns = TASK.read(ROWS).columns
-    assert distances(whole.pipeline, teacher, columns) < distances(again.pipeline, teacher, columns)
+    untrained = start(init, TASK, ROWS).pipeline
+    assert distances(whole.pipeline, teacher, columns) < distances(untrained, teacher, columns)
     with pytest.raises(FileExistsError, match="with other settings .teacher"):
         kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | {"teacher": whole.pipeline})
 

@@ -100,9 +100,7 @@ def features_bilstm(
         rate = keras.optimizers.schedules.PolynomialDecay(learning_rate, len(batches), end_learning_rate=0.0)
         model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), {"logits": ClassificationLoss()})
 
-        resume = ExactResume(
-            pathlib.Path(output) / row, model, steps_per_epoch, keep=1, settings=settings, inputs=files
-        )
+        resume = ExactResume(pathlib.Path(output) / row, model, steps_per_epoch, settings=settings, inputs=files)
         data = tf.data.Dataset.from_tensor_slices(batches[resume.step :])
         data = data.map(functools.partial(read_train, layers=layers)).prefetch(2)
         steps = {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "initial_epoch": resume.epoch}

@@ -136,6 +136,25 @@ def test_a_view_is_read_as_torch_would(tmp_path, monkeypatch):
     np.testing.assert_array_equal(TorchPickleFile(tmp_path / "it.bin").read("x"), [[1, 5, 9], [2, 6, 10]])
 
 
+def test_bfloat16_is_widened_exactly(tmp_path, monkeypatch):
+    pickled = tensor_pickle(monkeypatch, 0, (2, 2), (2, 1), 4).replace(b"\nFloatStorage", b"\nBFloat16Storage")
+    values = np.array([[1, -2.5], [3.140625, 0]], "float32")
+    write_zip(tmp_path / "it.bin", pickled, (values.view("<u4") >> 16).astype("<u2"))
+    file = TorchPickleFile(tmp_path / "it.bin")
+    assert file.tensors["x"].dtype == "bfloat16" and file.read("x").dtype == "float32"
+    np.testing.assert_array_equal(file.read("x"), values)
+
+
+def test_a_tied_table_may_occur_twice_but_the_same_data_not_any_number_of_times(read_pickle):
+    words = [b"X" + len(word).to_bytes(4, "little") + word for word in (b"storage", b"FloatStorage", b"0", b"cpu")]
+    data = b"(" + b"".join(words) + b"K\x10tQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + data + b"K\x00K\x10\x85K\x01\x85tR"
+    entries = [b"X\x01\x00\x00\x00" + name + tensor + b"s" for name in (b"a", b"b", b"c")]
+    assert set(read_pickle(b"\x80\x02}" + b"".join(entries[:2]) + b".").tensors) == {"a", "b"}
+    with pytest.raises(ValueError, match="192 bytes of tensors in 64 bytes of data"):
+        read_pickle(b"\x80\x02}" + b"".join(entries) + b".")
+
+
 def test_a_checkpoint_with_more_than_weights(read_pickle):
     with pytest.raises(ValueError, match="must hold a state_dict.*epoch"):
         read_pickle(pickle.dumps({"epoch": 3, "state": {1: 2}}))

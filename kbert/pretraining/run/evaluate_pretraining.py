@@ -79,7 +79,7 @@ def evaluate_pretraining(
     settings = record(evaluate_pretraining, locals())
     if output is not None:
         output = check_output_file(output, overwrite, (".json",))
-    corpus = corpus_source(corpus_or_records)
+    corpus = corpus_source(corpus_or_records, "evaluate_pretraining")
     settings["corpus_or_records"] = identify_source(corpus)
     with choose_hardware("one", precision).scope(), records_place(None) as place:
         model, tokenizer = _load(source)

@@ -30,7 +30,7 @@ class DataReport(NamedTuple):
     tokens: int | None
 
 
-def corpus_source(corpus: Any) -> Any:
+def corpus_source(corpus: Any, verb: str = "pretrain") -> Any:
     """Paths unchanged, and documents in memory as a `DocumentList`."""
     if isinstance(corpus, str | os.PathLike):
         return corpus
@@ -40,7 +40,7 @@ def corpus_source(corpus: Any) -> Any:
         return DocumentList(map(prose_sentences, table["text"]))
     if not isinstance(corpus, list | tuple):
         raise TypeError(
-            "pretrain: `corpus_or_records` must be path(s), a list of documents (lists of sentences), or rows with a "
+            f"{verb}: `corpus_or_records` must be path(s), a list of documents (lists of sentences), or rows with a "
             f"column `text`. Received: {type(corpus).__name__}"
         )
     if len(corpus) == 1 and isinstance(corpus[0], str | os.PathLike) and os.path.isdir(corpus[0]):

@@ -130,6 +130,8 @@ def test_what_cannot_be_scored(tmp_path, records):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
     with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)
+    with pytest.raises(TypeError, match="^evaluate_pretraining: `corpus_or_records` must be path"):
+        evaluate_pretraining(tmp_path / "model", 3)
 
 
 @pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches

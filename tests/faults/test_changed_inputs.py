@@ -104,10 +104,9 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
 
     monkeypatch.setattr("kbert.training.loop.train", train)
     corpus = importlib.import_module("kbert.pretraining.run.corpus_data")
-    monkeypatch.setattr(corpus.CorpusData, "choose_packing", lambda data: False)
-    monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before
+    monkeypatch.setattr(corpus.CorpusData, "choose_packing", lambda *args: False)
+    monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: [[None]])  # what is read is looked at before
     monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: corpus.DataReport([1.0], {}, None))
-    monkeypatch.setattr(corpus.CorpusData, "baseline", lambda *args: {})
     monkeypatch.setattr("kbert.inspection.board.tensor_board.run_board", lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):
         run_kbert(*arguments(tmp_path))

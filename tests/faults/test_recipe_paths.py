@@ -102,7 +102,7 @@ NO_PATHS = {"pretrain_on_gpu", "predict_with_beam"}  # on JAX, and a Beam pipeli
 CORPUS = "kbert.pretraining.run.corpus_data"
 BEFORE_AN_OUTPUT = {
     "kbert.training.loop.train": None,  # an output is looked at before
-    f"{CORPUS}.CorpusData.choose_packing": lambda data: False,
+    f"{CORPUS}.CorpusData.choose_packing": lambda *arguments: False,
     f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }
 CASES = [

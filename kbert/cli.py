@@ -111,12 +111,12 @@ def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "a
     """The flags of a typed function, of a class of task objects, or of a group of options."""
     sentences = option_help(function)
     for name, parameter in inspect.signature(function).parameters.items():
-        annotation = parameter.annotation
-        if isinstance(annotation, type) and issubclass(annotation, Options):
-            for flag in flags_of(annotation, group=name):
-                yield dataclasses.replace(flag, default=getattr(parameter.default, flag.name))
-        elif any(_is_of_words(member) for member in _members(annotation)):
-            yield Flag(name, annotation, parameter.default, sentences.get(name, ""), group, name in positional)
+        default = parameter.default
+        if isinstance(default, Options):
+            for flag in flags_of(type(default), group=name):
+                yield dataclasses.replace(flag, default=getattr(default, flag.name))
+        elif any(_is_of_words(member) for member in _members(parameter.annotation)):
+            yield Flag(name, parameter.annotation, default, sentences.get(name, ""), group, name in positional)
 
 
 def _is_of_words(member) -> bool:
@@ -345,6 +345,7 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
 
     take_signals(interrupt)
     command = command if isinstance(command, Command) else Command(verb=command)
+    prog = prog or pathlib.Path(sys.argv[0]).name
     resumes = False
     try:
         from kbert.training.console import log_to_console
@@ -353,14 +354,13 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
         from kbert.training.workers import named_losses
 
         try:
-            values, words = parse_call(
-                prog or pathlib.Path(sys.argv[0]).name, command, sys.argv[1:] if argv is None else argv
-            )
+            values, words = parse_call(prog, command, sys.argv[1:] if argv is None else argv)
         except (argparse.ArgumentError, ValueError, OSError) as error:
             refuse(error)
-        resumes = command.resumes and values.get("output") is not None and not values.get("dry_run")
-        if command.resumes and values.get("output") is None and not values.get("dry_run"):
-            _LOGGER.warning("no --output: no checkpoint and no model will be stored")
+        if command.resumes and not values.get("dry_run"):
+            resumes = values.get("output") is not None
+            if not resumes:
+                _LOGGER.warning("no --output: no checkpoint and no model will be stored")
         with user_errors(), named_losses():
             result = command.verb(**values)
         if command.report is not None:

@@ -143,9 +143,9 @@ def _bind(owner, signature, args, kwargs) -> inspect.BoundArguments:
 def _meant(name, parameters) -> str:
     """The option of a function, or of one of its groups, that was probably meant."""
     for parameter in parameters.values():
-        group = parameter.annotation
-        if _is_group(group) and name in (field.name for field in dataclasses.fields(group)):
-            return f"It is a field of `{parameter.name}`: {parameter.name}={group.__name__}({name}=…)"
+        group = parameter.default
+        if isinstance(group, Options) and name in (field.name for field in dataclasses.fields(group)):
+            return f"It is a field of `{parameter.name}`: {parameter.name}={type(group).__name__}({name}=…)"
     return suggest(name, parameters)
 
 
@@ -153,10 +153,6 @@ def suggest(name: str, names: Iterable[str], otherwise: str | None = None) -> st
     """The sentence of an error about an unknown name: what was meant, or `otherwise`. Defaults to all names."""
     near = difflib.get_close_matches(name, names, 1)
     return f"Did you mean `{near[0]}`?" if near else otherwise or f"Known: {', '.join(names)}"
-
-
-def _is_group(annotation) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Options)
 
 
 def record(function: Callable, arguments: Mapping[str, Any]) -> dict[str, Any]:

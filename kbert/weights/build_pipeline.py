@@ -5,7 +5,7 @@ from typing import Any
 
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_class
+from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import check_sequence_length, check_vocabulary_fits, default_settings
@@ -120,8 +120,8 @@ def _check_model(model) -> None:
 
 def _chosen(word: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that are not omitted; an error if the task does not take one of them."""
-    task = task_class(word)
-    taken, can_be_off = ("sequence_length", *task.option_names()), task.option_names(can_be_off=True)
+    taken = ("sequence_length", *task_class(word).option_names())
+    can_be_off = {name for task in map(task_class, task_names()) for name in task.option_names(can_be_off=True)}
     fields = {name: value for name, value in options.items() if value is not None or name in can_be_off}
     if not_taken := sorted(set(fields) - set(taken)):
         raise ValueError(f"build_pipeline: a {word} model takes the options {list(taken)}. Received: {not_taken}")

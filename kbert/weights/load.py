@@ -204,8 +204,8 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
     known = {*options, *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *ENCODER_ARGUMENTS}
     if unknown := sorted(set(overrides) - known):
         raise ValueError(
-            f"load_pretrained: unknown arguments {unknown} (sizes of the stored weights cannot be overridden). "
-            f"Known: {sorted(known)}"
+            f"load_pretrained: unknown arguments {unknown}. Known: {sorted(known)} (sizes of the stored weights "
+            "cannot be overridden)"
         )
 
     def given(names):

@@ -95,7 +95,7 @@ def test_all_options_are_tried():
 
 
 def test_a_misspelt_option_is_an_error(models):
-    with pytest.raises(TypeError, match="sequence_lenght"):
+    with pytest.raises(ValueError, match=r"takes the options .*'sequence_length'.* Received: \['sequence_lenght'\]"):
         kbert.build_pipeline(models["classification"], tiny_tokenizer(), sequence_lenght=9)
     pipeline = kbert.build_pipeline(models["classification"], tiny_tokenizer(), name="mine")
     assert pipeline.name == "mine"

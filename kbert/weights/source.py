@@ -69,7 +69,7 @@ def local_source(source: PathLike) -> pathlib.Path | None:
         return None
     raise FileNotFoundError(
         f"Expected the path of a model. Received: {str(source)!r}, which does not exist{similar_names(path)}. "
-        "(A name on the Hugging Face hub is `name` or `owner/name`, and never begins with the name of a directory here)"
+        "A name on the Hugging Face hub is `name` or `owner/name`, and never begins with the name of a directory here"
     )
 
 

@@ -41,17 +41,18 @@ class RefusedFile(ValueError):
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike, what: str = "it") -> Iterator[None]:
+def reading(path: str | os.PathLike, what: str = "") -> Iterator[None]:
     """Turns errors into a ValueError with the file's name: for a damaged file, libraries raise nearly anything."""
     try:
         yield
     except RefusedFile as error:
         raise RefusedFile(f"{str(path)!r} is refused: {error}") from None
     except Exception as error:
+        subject = f"{str(path)!r}: {what}" if what else repr(str(path))
         reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(
-            f"{str(path)!r}: {what} cannot be read: {reason}. The file is truncated, corrupted or of another kind. "
-            "Download or write it again."
+            f"{subject} cannot be read: {reason}. The file is truncated, corrupted or of another kind. Download or "
+            "write it again."
         ) from error
 
 

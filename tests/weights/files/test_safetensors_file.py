@@ -91,7 +91,7 @@ def test_a_false_header(tmp_path):
         (({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12), "cannot .*invalid type"),
         (({"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 12]}, 12), "cannot .*overflow"),
         (({"dtype": "F32", "shape": [1]}, 12), "cannot .*missing field `data_offsets`"),
-        owner="it': it ",
+        owner="it' ",
     )
 
 

@@ -108,7 +108,7 @@ GOOGLE = {
         "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/kernel",
     ),
 }
-WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors': it cannot be read"
+WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors' cannot be read"
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n"
 HUGGINGFACE = {
     "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}.*not fully covered. The file is truncated"),

@@ -111,7 +111,7 @@ class FaultRun:
 
         Returns:
             a list: "survived" by the process that met it, "resumed", or "refused" until the files were right again. The
-            list ends with the first fault that was survived, as the run is finished then.
+            list ends with the first fault that was survived, or before one that meets a finished run.
 
         Raises:
             AssertionError: another result, no clear line, a traceback, a process that does not end.
@@ -130,10 +130,11 @@ class FaultRun:
                 assert kind != "other input" or self._is_finished(ended), f"taken without a word:\n{ended.printed}"
                 history = history and self.altered.name != "history.jsonl"
             put_right = None
+            if self._is_finished(ended):  # killed between its last file and the deletion of what it no longer needs
+                shutil.rmtree(self.output / "checkpoints", ignore_errors=True)
+                break
             if fault is None:
-                assert ended.status == 0 or self._is_finished(ended), ended.printed
-                if ended.status:  # killed between its last file and the deletion of what it no longer needs
-                    shutil.rmtree(self.output / "checkpoints", ignore_errors=True)
+                assert ended.status == 0, ended.printed
             else:
                 self._check_end(ended, fault)
                 outcomes.append("resumed" if ended.status else "survived")

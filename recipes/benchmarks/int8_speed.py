@@ -7,7 +7,7 @@ A request is strings and the answer one vector or label for each, tokenization i
 tokens, 32 mixed texts, and 120 texts of as many lengths, one by one. The models are directories for transformers;
 `base` is a BERT-base with random weights. Each system runs in a process of its own, with one and with two threads. The
 file keeps what has been measured: the same command goes on after a stop. kbert runs a batch in groups of similar
-length. The peers get such groups too, of 1, 4, 8 or all texts, and the fastest counts. Needs transformers; onnxruntime,
+length. The peers get such groups too, of 1, 4, 8 or 16 texts, and the fastest counts. Needs transformers; onnxruntime,
 openvino and nncf are measured if installed.
 """
 
@@ -32,7 +32,7 @@ SYSTEMS = (
     "torch float32",
     "torch bfloat16",
 )
-GROUPS = (1, 4, 8, 32)  # texts that a peer runs together
+GROUPS = (1, 4, 8, 16)  # texts that a peer runs together
 LOADS = ("short", "256 tokens", "32 mixed", "120 lengths")
 VOCABULARY = pathlib.Path(__file__).parents[2] / "saved_models" / "kbert-mini" / "model"  # of `base`
 WORDS = "the committee met in geneva and spoke about engines that compute many numbers quickly for others".split()

@@ -65,7 +65,7 @@ def test_wrong_settings():
 def test_wrong_fields():
     wrong_inputs(
         lambda task_and_fields: task_and_fields[0](**task_and_fields[1]),
-        ((Classification, {"labels": [1, 2]}), "list of strings"),
+        ((Classification, {"labels": [1, 2]}), "`labels` must be a list, each item a string"),
         ((Classification, {"thresholds": "0.5"}), r"`thresholds` must be .* \(0, 1\) or None. Received: '0.5'"),
         ((Classification, {"thresholds": [0.5, True]}), "`thresholds` must be "),
         ((Classification, {"thresholds": [0]}), "`thresholds` must be "),

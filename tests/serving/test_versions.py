@@ -42,7 +42,7 @@ def test_versions(quick_export, tmp_path):
     (tmp_path / "thesis/notes.txt").write_text("precious")
     with pytest.raises(FileExistsError, match="notes.txt"):
         kbert.export(pipeline, tmp_path / "thesis")
-    with pytest.raises(TypeError, match="build_pipeline"):
+    with pytest.raises(TypeError, match="or a kbert.Pipeline. Received: BertRegressor"):
         kbert.export(pipeline.model, tmp_path / "other")
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotADirectoryError, match="is a file"):

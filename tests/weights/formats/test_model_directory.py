@@ -256,8 +256,8 @@ def test_wrong_arguments(pretrained, tmp_path):
         ({"hidden_dim": 24}, "hidden_dim.*cannot be overridden"),
         ({"num_labels": 2}, r"unknown arguments \['num_labels'\]"),
         ({"task": "classification", "num_labels": 3, "labels": ["a", "b"]}, "expected 3 labels, as many as"),
-        ({"task": "classification", "labels": ["a", "a"]}, "must differ"),
-        ({"task": "classification", "labels": "ab"}, "list of strings"),
+        ({"task": "classification", "labels": ["a", "a"]}, "`labels` must be different strings"),
+        ({"task": "classification", "labels": "ab"}, "`labels` must be a list, each item a string"),
     )
     with pytest.raises(FileNotFoundError, match="does not exist"):
         kbert.load_pretrained(tmp_path / "nowhere")

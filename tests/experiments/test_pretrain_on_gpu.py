@@ -200,7 +200,7 @@ WRONG = [  # rows, options, what the error says
     ),
     ("rows", ["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
     ("rows", ["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
-    ("rows", ["--phases", "32:1", "--steps", "0"], "--steps must be"),
+    ("rows", ["--phases", "32:1", "--steps", "0"], "`steps` must be"),
     ("rows", ["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
     ("rows", ["--phases", "32:1", "--init", "absent"], "must be a model directory"),
     ("rows", ["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),

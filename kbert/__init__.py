@@ -18,4 +18,4 @@ __getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
 register_saved_classes()
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
 
-import kbert.tasks  # noqa: E402, F401  the last room, which registers its tasks for those before it
+import kbert.tasks  # noqa: E402, F401  imported last: registers the built-in tasks

@@ -21,10 +21,16 @@ class Bounds:
 
 
 def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
-    """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
+    """Checks an option's value and converts it to the annotated type, such as 2 to 2.0 for a float.
 
-    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, or a tuple, list or dict of these. Other
-    annotations are not checked.
+    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, or a tuple, list or dict of these. Values
+    with other annotations pass unchanged.
+
+    Returns:
+        The converted value.
+
+    Raises:
+        ValueError: the value does not fit. The message names `owner`, `name` and the type.
     """
     try:
         return _convert(value, annotation)

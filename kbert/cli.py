@@ -45,7 +45,7 @@ class Flag:
     annotation: Any
     default: Any
     help: str
-    group: str  # the parameter whose field it is; "arguments" of a parameter itself
+    group: str  # its heading in the help: the parameter whose field it is, or "arguments"
     is_positional: bool = False
 
     @property
@@ -120,12 +120,12 @@ def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "a
 
 
 def _is_of_words(member) -> bool:
-    """Whether words can stand for a value of a type: not of classes in quotes, which are objects in memory."""
+    """Whether the command line can give values of a type. Classes in quotes cannot: they are objects in memory."""
     return member not in (Any, REQUIRED, type(None)) and not isinstance(member, str | typing.ForwardRef)
 
 
 def _members(annotation) -> tuple:
-    """The types of a union; of another annotation itself alone."""
+    """The types of a union. Any other annotation is its only member."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
@@ -198,7 +198,7 @@ def make_parser(prog: str, command: Command, task: str | None = None) -> argpars
 
 def _add_flag(group, flag: Flag) -> None:
     text = flag.help.replace("%", "%%").replace("``", "")
-    if flag.default is not REQUIRED and flag.default not in (None, (), " "):
+    if flag.default is not REQUIRED and flag.default not in (None, (), " "):  # a space would be invisible
         text += f" (default: {to_json(flag.default)})"
     item = _item_type(flag.annotation)
     options = {"default": argparse.SUPPRESS, "help": text}
@@ -226,7 +226,7 @@ def _metavar(annotation) -> str:
 
 
 def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
-    """The arguments of the verb that the words of a command line mean, and the parsed words.
+    """Parses a command line: the arguments of the verb, and what argparse returned.
 
     ``--help`` and ``--print-config`` end the program.
 
@@ -262,12 +262,12 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         _print_config(flags.values(), values, task)
         sys.exit()
     fields = {name: values.pop(name) for name, flag in flags.items() if flag.group == "task" and name in values}
-    call = grouped(command.verb, values)
+    arguments = grouped(command.verb, values)
     if task is not None:
-        call["task"] = fields if command.takes_fields(task) else command.tasks()[task](**fields)
+        arguments["task"] = fields if command.takes_fields(task) else command.tasks()[task](**fields)
     if beam_flags:
-        call["beam_flags"] = beam_flags
-    return call, words
+        arguments["beam_flags"] = beam_flags
+    return arguments, words
 
 
 def _read_configs(argv: Sequence[str], presets: pathlib.Path | None) -> tuple[dict[str, Any], list[str]]:
@@ -324,7 +324,7 @@ def refuse(message: object) -> NoReturn:
 
 
 def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
-    """Runs a typed function, or a `Command`, as the program that the words of the command line mean.
+    """Runs a typed function, or a `Command`, as a program, with the arguments of the command line.
 
     What a user can fix ends the program with one line, and so does an external cause of failure: a signal, divergence,
     a disk error, a lost worker, a damaged input, too little memory. Before, partial files are removed and the current
@@ -361,7 +361,7 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
             resumes = values.get("output") is not None
             if not resumes:
                 _LOGGER.warning("no --output: no checkpoint and no model will be stored")
-        with user_errors(), named_losses():
+        with user_errors(), named_losses():  # the function of a recipe may be without `checked`
             result = command.verb(**values)
         if command.report is not None:
             command.report(result)

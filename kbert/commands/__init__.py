@@ -1,7 +1,7 @@
 """The command `kbert`: every verb of the library, from a text file to a served model.
 
-What a command takes is the signature of its verb (`kbert.cli`). Verbs of which only the command has a use stand here;
-all of them import what does the work when they run, so that ``kbert --help`` is there at once.
+The signature of a verb determines the arguments of its command (`kbert.cli`). Verbs that only the command uses are in
+the modules of this folder. Every verb imports its dependencies when it runs, so that ``kbert --help`` answers at once.
 """
 
 import sys

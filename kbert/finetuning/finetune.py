@@ -211,26 +211,35 @@ def finetune(
     if lora_rank and lora_layers(pipeline.model):
         raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
     task.check_training(pipeline, sets.train, class_weight)
-    examples, taught = sets.train, None
+    all_examples, taught = sets.train, None
     if teacher is not None:
         taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
-        examples = taught.examples
-    place, recipe = None if dry_run else output, stored_run.RECIPE
-    run = open_run(place, settings, overwrite, hardware, inputs=inputs, examples=hashes, recipe=recipe, reuse=reuse)
+        all_examples = taught.examples  # with the texts that only the teacher answers
+    run = open_run(
+        None if dry_run else output,
+        settings,
+        overwrite,
+        hardware,
+        inputs=inputs,
+        examples=hashes,
+        recipe=stored_run.RECIPE,
+        reuse=reuse,
+    )
     if run.is_finished:
         with hardware.scope():
             return FinetunedRun(*stored_run.read_finished(run), run.path)
 
     with run.beginning():
-        targets, losses = {}, "auto"
+        losses = "auto"
+        options = dict(batch_size=batch_size, seed=seed, group_by_length=group_by_length, padding=hardware.padding)
         if class_weight is not None:
-            targets["class_weight"] = class_weight
+            options["class_weight"] = class_weight
         if taught is not None and not dry_run:
-            targets["teacher"], losses = taught.answers(run), taught.losses()
-        batches = {"batch_size": batch_size, "seed": seed, "group_by_length": group_by_length}
-        data = task.training_data(pipeline, examples, padding=hardware.padding, **batches, **targets)
+            options["teacher"], losses = taught.answers(run), taught.losses()
+        data = task.training_data(pipeline, all_examples, **options)
         steps = steps or loop.training_steps(data.rows, batch_size, epochs)
-        schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
+        warmup_steps = int(warmup_proportion * steps)  # rounded down, as in Google's run_classifier.py
+        schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
         with seeded(seed), hardware.scope():
             model = copy_model(pipeline.model) if dry_run else pipeline.model
             if lora_rank:
@@ -241,7 +250,7 @@ def finetune(
         counts = {"examples": len(sets.train), "windows": data.windows}
         return FinetunedRun(counts | estimate_training(model, data.make_dataset(), steps), [], pipeline, None)
 
-    stored_run.log_plan(hardware, model, source, dropout, sets, examples, data.windows, steps)
+    stored_run.log_plan(hardware, model, source, dropout, sets, all_examples, data.windows, steps)
     stored_run.describe_checkpoints(run, pipeline)
     log = RunLog(run.path, batch_size * data.real_tokens)
     scoring = None
@@ -262,7 +271,7 @@ def finetune(
     done = loop.train(model, data.make_dataset, steps, start=start, log_every=log_every, callbacks=watching)
 
     pipeline, result, scored = (pipeline, None, {}) if scoring is None else scoring.score_kept(pipeline, done)
-    metrics = scored | stored_run.describe_run(task, sets, examples, data.windows, done, log.records)
+    metrics = scored | stored_run.describe_run(task, sets, all_examples, data.windows, done, log.records)
     stored_run.finish_run(run, settings, board, pipeline, result, metrics, log.records)
     return FinetunedRun(metrics, log.records, pipeline, run.path)
 
@@ -288,7 +297,7 @@ def _callbacks(
         batch=lambda: next(iter(data.make_dataset())),
         profile=profile,
     )
-    ordered = [log, *callbacks] if scoring is None else [scoring, log]  # which calls `callbacks`, after each evaluation
+    ordered = [log, *callbacks] if scoring is None else [scoring, log]  # `scoring` calls `callbacks` itself
     if board is not None:
         ordered += [board] if scoring is None else [board, DevExamples(scoring, board.log_dir)]
     return board, ordered

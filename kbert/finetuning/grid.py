@@ -80,7 +80,7 @@ def finetune_grid(
     """
     from kbert.finetuning.example_sets import ExampleSets
     from kbert.training.logs import is_chief  # not above: it loads Keras
-    from kbert.training.made_by import METRICS
+    from kbert.weights.step_paths import METRICS, MODEL
 
     points = [
         {"learning_rate": rate, "epochs": number, "batch_size": size, "seed": seed}
@@ -112,8 +112,8 @@ def finetune_grid(
     result = _summarise(completed, runs)
     result |= {name: done[result["best"]["folder"]][name] for name in ("constant_answer", "train_examples")}
     if writes:
-        copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / "model", dirs_exist_ok=True)
-        write_directory(output / "model", copy)
+        copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / MODEL, dirs_exist_ok=True)
+        write_directory(output / MODEL, copy)
         write_json(output / GRID, result)
     return result
 

@@ -20,8 +20,8 @@ from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.locks import locked_output, unlock_directory
 from kbert.options import Count, checked
 from kbert.training.callbacks import PredictionProgress
-from kbert.training.made_by import METRICS
 from kbert.training.run_directory import open_run
+from kbert.weights.step_paths import METRICS
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline

@@ -18,7 +18,7 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import Hardware
 from kbert.training.logs import is_chief
-from kbert.training.made_by import METRICS, note_origin
+from kbert.training.made_by import note_origin
 from kbert.training.run_directory import RunDirectory
 from kbert.training.run_log import HISTORY, read_history, training_minutes
 from kbert.weights.adapter import save_adapter
@@ -28,7 +28,7 @@ from kbert.weights.provenance import trained_columns
 from kbert.weights.report import log_dropout
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
+from kbert.weights.step_paths import CHECKPOINTS, METRICS
 
 _LOGGER = logging.getLogger("kbert")
 RECIPE = "kbert.finetune"
@@ -47,16 +47,16 @@ def log_plan(
     source: ModelSource,
     dropout: float | None,
     sets: ExampleSets,
-    examples: Examples,
+    all_examples: Examples,
     windows: int,
     steps: int,
 ) -> None:
-    """Logs what is about to be trained, on what, and where; `examples` include texts without labels."""
+    """Logs what is about to be trained, on what, and where; `all_examples` include texts without labels."""
     _LOGGER.info(hardware.describe())
     in_windows = f" in {windows:,} windows" if windows != len(sets.train) else ""
     evaluated = f", {len(sets.dev['']):,} to evaluate on" if sets.dev else ""
-    if len(examples) > len(sets.train):
-        _LOGGER.info("the teacher labels %s texts without labels", f"{len(examples) - len(sets.train):,}")
+    if len(all_examples) > len(sets.train):
+        _LOGGER.info("the teacher labels %s texts without labels", f"{len(all_examples) - len(sets.train):,}")
     _LOGGER.info("%s examples%s to learn from%s; %s steps", f"{len(sets.train):,}", in_windows, evaluated, f"{steps:,}")
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     if trained < model.count_params() and not lora_layers(model):
@@ -68,14 +68,14 @@ def log_plan(
 
 
 def describe_run(
-    task: Task, sets: ExampleSets, examples: Examples, windows: int, steps: int, records: Sequence[dict]
+    task: Task, sets: ExampleSets, all_examples: Examples, windows: int, steps: int, records: Sequence[dict]
 ) -> dict[str, Any]:
     """What metrics.json contains besides the scores."""
     speeds = [record["real_tokens_per_second"] for record in records if "real_tokens_per_second" in record]
     return {
         "task": task.to_dict(),  # with what the training examples decided
         "train_examples": len(sets.train),
-        "unlabelled_examples": len(examples) - len(sets.train),
+        "unlabelled_examples": len(all_examples) - len(sets.train),
         "train_windows": windows,
         "dev_examples": len(sets.dev[""]) if sets.dev else 0,
         "steps": steps,

@@ -26,6 +26,7 @@ from kbert.models.bert_model import BertModel
 from kbert.options import Count, Natural, checked
 from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
+from kbert.weights.step_paths import MODEL
 
 if TYPE_CHECKING:
     from kbert.tasks.examples import Examples
@@ -192,7 +193,7 @@ def _resolve(model, tokenizer, argument, default=None):
 def _name(model):
     if isinstance(model, str | os.PathLike):
         path = pathlib.Path(model)
-        return path.parent.name if path.name == "model" and path.parent.name else path.name or str(path)
+        return path.parent.name if path.name == MODEL and path.parent.name else path.name or str(path)
     return type(model.model if isinstance(model, Pipeline) else model).__name__
 
 

@@ -44,7 +44,7 @@ class LoraDense(keras.layers.Dense):
         dense(keras.ops.ones((2, 4)))  # [2, 3]
     """
 
-    lora_count = 0  # how many times it was given matrices: a traced function reads those of its time
+    lora_count = 0  # calls of `enable_lora`: a function traced before the last one uses the old matrices
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         is_plain = not self.lora_enabled and self.bias is not None

@@ -11,7 +11,7 @@ from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
 from kbert.models.copies import copy_model
 from kbert.models.trainability import set_trainable
-from kbert.options import Count
+from kbert.options import Count, Positive
 
 if TYPE_CHECKING:
     import keras
@@ -28,8 +28,7 @@ def enable_lora(
     """`BertModel.enable_lora`; `layers` are some of `TARGETS`, in every block."""
     caller = f"{type(model).__name__}.enable_lora"
     rank = check_option(caller, "rank", rank, Count)
-    if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):
-        raise ValueError(f"{caller}: `alpha` must be a positive number. Received: {alpha!r}")
+    alpha = check_option(caller, "alpha", alpha, Positive | None)
     layers = (layers,) if isinstance(layers, str) else tuple(layers)
     if not layers or set(layers) - set(TARGETS):
         raise ValueError(f"{caller}: `layers` must be some of {TARGETS}. Received: {layers}")
@@ -72,7 +71,7 @@ def merge_lora(model: "BertModel") -> None:
     for layer in layers:
         layer.merge_lora()
     if layers:
-        model.encoder.trainable = True
+        set_trainable(model.encoder, True)
 
 
 def merged(model: "BertModel") -> "BertModel":

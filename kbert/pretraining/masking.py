@@ -319,7 +319,8 @@ class NextTokens:
     """Stands for `TokenMasking` in the layout of rows: the same results, for the paper's "LTR" model.
 
     Prediction n of a row is made at the position before its token, the n-th that is neither [CLS] nor [SEP]: the
-    tokens that masks are chosen from. The text stays as it is.
+    tokens that masks are chosen from. The text stays as it is. `call` has the arguments of `TokenMasking.call`, but
+    ignores `keys` and `entity_ids`: no token is chosen at random.
 
     Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
     """

@@ -13,7 +13,7 @@ from kbert.stateless_random import fold_in, permutation
 
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
-_graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
+_graph = tf.autograph.experimental.do_not_convert  # unneeded without Python control flow, and half of the start-up time
 
 
 def record_pools(

@@ -63,6 +63,7 @@ def mask_pairs(
         entity_ids = pack_ranges(
             values["entity_ids"], *ranges, sequence_length=sequence_length, cls_id=0, sep_id=0, pad_id=0
         )["token_ids"]
+    # Not `masking(…)`: `NextTokens` is not a Keras layer.
     return masking.call(batch, keys=table.keys, entity_ids=entity_ids)
 
 

@@ -20,7 +20,7 @@ from kbert.weights.formats.registry import recognize_format
 from kbert.weights.provenance import Provenance, stored_provenance
 from kbert.weights.source import download_from_hub, local_source, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
+from kbert.weights.step_paths import MODEL, SETTINGS, checkpoint_step, is_step_checkpoint
 
 if TYPE_CHECKING:
     import keras
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
     from kbert.training.run_directory import RunDirectory
 
-SETTINGS = "settings.json"
 INPUTS = "inputs.json"
-METRICS = "metrics.json"
-MODEL = "model"
 _SETTINGS = ("*.json", "*.txt", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
 _WEIGHTS = (".safetensors", ".bin", ".index")
@@ -41,7 +38,7 @@ _WEIGHTS = (".safetensors", ".bin", ".index")
 def describe_maker(path: str | os.PathLike) -> dict | None:
     """What made a model: recipe, versions, settings, inputs and metrics; None if it is of another format.
 
-    The path is of a model directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
+    The path is of a model directory, of a run's output with one in ``model/``, or of a checkpoint, whose run says it
     (with `step`, without metrics).
     """
     path = pathlib.Path(path)

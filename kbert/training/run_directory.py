@@ -1,4 +1,4 @@
-"""The `--output` directory of a recipe: one run, resumed if it was interrupted, never overwritten by accident."""
+"""The `--output` directory of a verb: one run, resumed if it was interrupted, never overwritten by accident."""
 
 import contextlib
 import dataclasses
@@ -18,9 +18,6 @@ from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_j
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.made_by import (
     INPUTS,
-    METRICS,
-    MODEL,
-    SETTINGS,
     check_inputs,
     check_outside,
     identify_inputs,
@@ -28,7 +25,15 @@ from kbert.training.made_by import (
     run_record,
 )
 from kbert.versions import versions
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, is_milestone
+from kbert.weights.step_paths import (
+    CHECKPOINTS,
+    METRICS,
+    MODEL,
+    SETTINGS,
+    checkpoint_paths,
+    checkpoint_step,
+    is_milestone,
+)
 
 if TYPE_CHECKING:
     from kbert.training.hardware import Hardware
@@ -45,8 +50,8 @@ class RunDirectory:
     Attributes:
         path: the directory; None: the run writes nothing.
         settings: dict, those of settings.json, with what the run has decided.
-        resume: bool, whether there is an unfinished run with the same settings and inputs. `ExactResume`
-            restores its last checkpoint.
+        is_resumed: bool, whether the directory contained this run already, unfinished or to be extended.
+            `ExactResume` restores its last checkpoint.
         is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
         is_chief: bool, whether this process writes; of several workers the first does.
         made: list of paths, the directories that `open_run` made: this one and its parents, innermost first.
@@ -54,7 +59,7 @@ class RunDirectory:
 
     path: pathlib.Path | None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    resume: bool = False
+    is_resumed: bool = False
     is_finished: bool = False
     is_chief: bool = True
     made: list[pathlib.Path] = dataclasses.field(default_factory=list)
@@ -78,7 +83,7 @@ class RunDirectory:
         try:
             yield
         except Exception:
-            if self.path is not None and not self.resume and not any(self.path.glob(f"{RECORDS}/train-*")):
+            if self.path is not None and not self.is_resumed and not any(self.path.glob(f"{RECORDS}/train-*")):
                 self.discard()
             raise
 
@@ -153,7 +158,7 @@ def open_run(
     extendable: bool = False,
     decided: Sequence[str] = (),
 ) -> RunDirectory:
-    """Opens a recipe's output directory by the rule that all recipes share, and locks it until the run ends.
+    """Opens a verb's output directory by the rule that all verbs share, and locks it until the run ends.
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
     metrics.json) with the same settings and inputs is resumed. Anything else in the directory is an error; `overwrite`
@@ -168,11 +173,13 @@ def open_run(
     Args:
         output: the directory. None: the run writes nothing, and its `path` is None.
         settings: all that defines the run, as JSON can hold it.
-        overwrite: None: the recipe never overwrites, and no message offers it.
+        overwrite: None: the verb never overwrites, and no message offers it.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: argument → path or paths of what the run reads, as for `identify_inputs`.
-        recipe: the name of the recipe, for the manifest of the model.
-        examples: name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
+        recipe: the name of what runs, for the provenance of its model: "kbert.finetune" for a public function, "kbert
+            embed" for a verb that only the command has, or the file of a recipe.
+        examples: name → hash of the rows that the run reads, from files or memory: training examples, dev sets, texts
+            for a teacher. A resumed run must have the same ones.
         reuse: whether a finished run of this kind is wanted, rather than an error.
         extendable: whether the learning rate of a step does not depend on the number of steps.
         decided: names of settings that the run decides later (`RunDirectory.decide`) where they are None. A resumed run
@@ -202,8 +209,8 @@ def open_run(
         _check_record(path, inputs_now, examples)
         settings = _with_decided(settings, read_json(path / SETTINGS), decided)
         _check_worker(path, settings, inputs)
-        resume, is_finished = (path / CHECKPOINTS).exists(), (path / METRICS).exists()
-        return RunDirectory(path, settings, resume, is_finished, is_chief=False)
+        is_resumed, is_finished = (path / CHECKPOINTS).exists(), (path / METRICS).exists()
+        return RunDirectory(path, settings, is_resumed, is_finished, is_chief=False)
     try:
         run = _open(path, settings, overwrite, inputs, recipe, examples, reuse, extendable, decided)
     except Exception as error:
@@ -270,7 +277,7 @@ def _continue(path, settings, overwrite, inputs, examples, reuse, extendable, de
     elif is_finished:
         unlock_directory(path)
         return RunDirectory(path, settings, is_finished=True)
-    return RunDirectory(path, settings, resume=True)
+    return RunDirectory(path, settings, is_resumed=True)
 
 
 def _extend(path: pathlib.Path, steps: int, settings: dict, is_finished: bool) -> None:
@@ -284,7 +291,7 @@ def _extend(path: pathlib.Path, steps: int, settings: dict, is_finished: bool) -
             f"run in another --output with --init {path}."
         )
     _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], steps, done)
-    (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
+    (path / METRICS).unlink(missing_ok=True)  # first: beside the new settings it would mark a finished run
     flush(path)
     write_json(path / SETTINGS, settings)
 
@@ -347,7 +354,7 @@ def _describe_contents(path: pathlib.Path) -> str:
 def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool, can_overwrite: bool) -> str:
     kind = "a finished" if finished else "an unfinished"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
-    if not can_overwrite:  # of a recipe that does not note that it is finished
+    if not can_overwrite:  # of `ExactResume`, which does not record that it is finished
         kind = "a"
         hint = "Take another output, or delete what is there:"
     if stored is None:

@@ -78,7 +78,7 @@ def load_pretrained(
 
     Args:
         source: a model directory of kbert or Hugging Face, the path of its ``model.safetensors`` or
-            ``pytorch_model.bin``, or a recipe's output with a model directory in ``model/``. Google's
+            ``pytorch_model.bin``, or a run's output with a model directory in ``model/``. Google's
             ``bert_model.ckpt``, or its directory. With ``huggingface_hub`` installed, a name on the hub such as
             ``google-bert/bert-base-uncased``, or ``google-bert/bert-base-uncased@main`` with a branch, tag or commit.
             Or what `kbert.weights.open_checkpoint` returned.

@@ -10,11 +10,10 @@ from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.text_columns import TextColumns
 from kbert.weights.formats.huggingface_weights import WEIGHTS
 from kbert.weights.formats.kbert_json import read_kbert_json
+from kbert.weights.step_paths import METRICS, MODEL
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
-
-_METRICS = "metrics.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +35,11 @@ class Provenance:
 def stored_provenance(path: pathlib.Path, hub_name: str | None = None) -> Provenance:
     """The provenance of a stored model; one in ``model/`` of a run has the name of the run."""
     path = pathlib.Path(path).resolve()
-    is_runs = path.name == "model"
+    is_runs = path.name == MODEL
     made_by = {"model": hub_name or (path.parent if is_runs else path).name}
     if content := read_kbert_json(path):
         made_by |= {"weights_sha256": content["sha256"].get(WEIGHTS), "run": content["made_by"]}
-    files = [path / _METRICS, *([path.parent / _METRICS] if is_runs else [])]
+    files = [path / METRICS, *([path.parent / METRICS] if is_runs else [])]
     file = next((file for file in files if file.is_file()), None)
     return Provenance(made_by, {} if file is None else read_json(file), path)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbert.aliases import PathLike
 from kbert.files import read_json, similar_names
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
-from kbert.weights.step_paths import find_step_checkpoint, is_step_checkpoint
+from kbert.weights.step_paths import MODEL, find_step_checkpoint, is_step_checkpoint
 
 if TYPE_CHECKING:
     from kbert.weights.formats.checkpoint import Checkpoint
@@ -61,8 +61,8 @@ def local_source(source: PathLike) -> pathlib.Path | None:
     if (checkpoint := find_step_checkpoint(source)) is not None:
         return checkpoint
     path = pathlib.Path(source)
-    if path.is_dir() and not _has_model(path) and _has_model(path / "model"):
-        return path / "model"
+    if path.is_dir() and not _has_model(path) and _has_model(path / MODEL):
+        return path / MODEL
     if path.exists() or recognize_format(path) is not None:  # a prefix of files is not itself a file
         return path
     if is_hub_name(source):
@@ -83,7 +83,7 @@ def open_checkpoint(
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 
     Args:
-        source: a model directory of kbert or Hugging Face, a file in one, or a recipe's output with one in ``model/``.
+        source: a model directory of kbert or Hugging Face, a file in one, or a run's output with one in ``model/``.
             The directory or prefix of Google's checkpoint. A checkpoint of a run (see `kbert.weights.local_source`).
             Or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
@@ -120,7 +120,7 @@ def open_checkpoint(
         return _read(form.read, path, vocabulary)
     titles = [get_format(name).TITLE for name in FORMATS]
     raise ValueError(
-        f"Expected {', '.join(titles[:-1])} or {titles[-1]}; or a recipe's output with one in model/. "
+        f"Expected {', '.join(titles[:-1])} or {titles[-1]}; or a run's output with one in model/. "
         f"Received: {str(source)!r}, {_what_is_there(path)}"
     )
 

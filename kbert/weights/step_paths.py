@@ -1,10 +1,13 @@
-"""The checkpoints in a run's directory, by step. Nothing is read."""
+"""Names in a run's directory, and its checkpoints by step. No file is read."""
 
 import pathlib
 import re
 
 from kbert.aliases import PathLike
 
+SETTINGS = "settings.json"
+METRICS = "metrics.json"  # once the run is finished
+MODEL = "model"
 CHECKPOINTS = "checkpoints"  # the folder of a run's checkpoints
 DESCRIPTION = "description"  # beside them: describes the model they are of
 _STEP = re.compile(r"step-(\d{10})")
@@ -38,11 +41,11 @@ def find_step_checkpoint(source: PathLike) -> pathlib.Path | None:
     path = pathlib.Path(source)
     if path.is_dir():
         # A run that is being extended still has the model of its first end.
-        unfinished = (path / "settings.json").is_file() and not (path / "metrics.json").exists()
-        if (path / "model").exists() and not (path / CHECKPOINTS / DESCRIPTION).is_dir():
+        unfinished = (path / SETTINGS).is_file() and not (path / METRICS).exists()
+        if (path / MODEL).exists() and not (path / CHECKPOINTS / DESCRIPTION).is_dir():
             unfinished = False  # a recipe's, which has its model when it is trained
         saved = checkpoint_paths(path / CHECKPOINTS)
-        if unfinished and not saved and (path / CHECKPOINTS).is_dir() and not (path / "model").exists():
+        if unfinished and not saved and (path / CHECKPOINTS).is_dir() and not (path / MODEL).exists():
             raise FileNotFoundError(f"Expected a model. Received: {path}, an unfinished run without a checkpoint")
         return saved[-1] if unfinished and saved else None
     at_step = _RUN_AT_STEP.fullmatch(str(source))

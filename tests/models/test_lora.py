@@ -148,7 +148,7 @@ def test_arguments():
         classifier(num_layers=1).enable_lora,
         ("rank", 0, "a positive integer. Received: 0"),
         ("rank", True, ""),
-        ({"rank": 2, "alpha": -1}, "`alpha` must be a positive number. Received: -1"),
+        ({"rank": 2, "alpha": -1}, r"`alpha` must be a number in \(0, inf\) or None. Received: -1"),
         ({"rank": 2, "layers": ("dense",)}, "`layers` must be some of"),
         ({"rank": 2, "layers": ()}, "`layers` must be some of"),
         owner="BertClassifier.enable_lora: ",

@@ -36,7 +36,7 @@ def _inputs(directory):
 def test_a_run_whose_inputs_have_changed_does_not_resume(tmp_path, damage, message):
     inputs = _inputs(tmp_path / "data")
     open_run(tmp_path / "run", SETTINGS, inputs=inputs)
-    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
+    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).is_resumed
     content = {path: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     damage(tmp_path / "data")
     with pytest.raises(
@@ -45,7 +45,7 @@ def test_a_run_whose_inputs_have_changed_does_not_resume(tmp_path, damage, messa
         open_run(tmp_path / "run", SETTINGS, inputs=inputs)
     for path, was in content.items():
         path.write_bytes(was)  # the content counts, not the time
-    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
+    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).is_resumed
 
 
 def test_files_that_come_and_go_are_named(tmp_path):
@@ -73,9 +73,9 @@ def test_other_versions_are_a_warning(tmp_path, caplog):
     open_run(tmp_path, SETTINGS)
     record = read_json(tmp_path / "inputs.json")
     assert record["versions"] == versions() and {"kbert", "keras", "tensorflow"} <= set(versions())
-    assert open_run(tmp_path, SETTINGS).resume and "WARNING" not in caplog.text
+    assert open_run(tmp_path, SETTINGS).is_resumed and "WARNING" not in caplog.text
     write_json(tmp_path / "inputs.json", record | {"versions": record["versions"] | {"keras": "2.0"}})
-    assert open_run(tmp_path, SETTINGS).resume
+    assert open_run(tmp_path, SETTINGS).is_resumed
     assert f"other versions (keras 2.0 then, {record['versions']['keras']} now)" in caplog.text
 
 
@@ -141,7 +141,7 @@ def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
     assert set(files) == {f"owner/bert@{commits[1]}/{name}" for name in names}
     (tmp_path / "cache").rename(tmp_path / "elsewhere")  # the model counts, not where it is cached
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
-    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
+    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).is_resumed
     (tmp_path / "elsewhere" / "models--owner--bert" / "refs" / "main").write_text(commits[1])
     with pytest.raises(ValueError, match=r"owner/bert@a{40}/config.json \(--init\) is gone"):
         open_run(tmp_path / "run", SETTINGS, inputs=inputs)
@@ -166,7 +166,7 @@ def test_a_run_is_extended_where_its_past_stays_the_same(tmp_path, finished, cap
     with pytest.raises(FileExistsError, match="10 of which are done: it cannot be given 9 steps"):
         open_run(tmp_path, SETTINGS | {"steps": 9}, extendable=True)
     assert (tmp_path / "metrics.json").exists() == finished
-    assert open_run(tmp_path, SETTINGS | {"steps": 20}, extendable=True).resume
+    assert open_run(tmp_path, SETTINGS | {"steps": 20}, extendable=True).is_resumed
     assert "20 steps instead of 10, 10 of which are done" in caplog.text
     assert not (tmp_path / "metrics.json").exists() and read_json(tmp_path / "settings.json")["steps"] == 20
 
@@ -259,7 +259,7 @@ def test_every_worker_has_the_same_settings(tmp_path):
     given = SETTINGS | {"train": "/here/train.csv"}
     open_run(tmp_path / "run", given, hardware=Worker(True), inputs=inputs)
     elsewhere = given | {"train": "/elsewhere/train.csv"}  # of the same content
-    assert not open_run(tmp_path / "run", elsewhere, hardware=Worker(False), inputs=inputs).resume
+    assert not open_run(tmp_path / "run", elsewhere, hardware=Worker(False), inputs=inputs).is_resumed
     with pytest.raises(ValueError, match="every worker must have .* steps: 10 there, 20 here"):
         open_run(tmp_path / "run", given | {"steps": 20}, hardware=Worker(False), inputs=inputs)
 

@@ -20,11 +20,11 @@ SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 
 def test_a_new_run_writes_its_settings_first(tmp_path):
     run = open_run(tmp_path / "new" / "run", SETTINGS)
-    assert not run.resume
+    assert not run.is_resumed
     assert json.loads((run.path / "settings.json").read_text()) == SETTINGS
     assert sorted(os.listdir(run.path)) == [".lock", "inputs.json", "settings.json"]
     (tmp_path / "empty").mkdir()
-    assert not open_run(tmp_path / "empty", SETTINGS).resume
+    assert not open_run(tmp_path / "empty", SETTINGS).is_resumed
 
 
 def test_a_run_in_a_directory_that_may_not_be_read(tmp_path, monkeypatch):
@@ -38,7 +38,7 @@ def test_a_run_in_a_directory_that_may_not_be_read(tmp_path, monkeypatch):
         flush(path)
 
     monkeypatch.setattr(run_directory, "flush", flush_what_is_ones_own)
-    assert not open_run(tmp_path / "run", SETTINGS).resume
+    assert not open_run(tmp_path / "run", SETTINGS).is_resumed
     assert sorted(os.listdir(tmp_path / "run")) == [".lock", "inputs.json", "settings.json"]
 
 
@@ -46,14 +46,14 @@ def test_an_unfinished_run_of_the_same_settings_resumes(tmp_path):
     open_run(tmp_path, SETTINGS)
     (tmp_path / "weights").write_text("x")
     run = open_run(tmp_path, SETTINGS | {"corpus": ("a.txt",)})  # a tuple is JSON's list
-    assert run.resume and (tmp_path / "weights").exists()
+    assert run.is_resumed and (tmp_path / "weights").exists()
 
 
 def test_a_run_resumes_with_settings_that_it_lacks_if_they_are_none(tmp_path):
     for there, now in ((SETTINGS, SETTINGS | {"held_out": None}), (SETTINGS | {"held_out": None}, SETTINGS)):
         path = tmp_path / f"{len(there)}"
         open_run(path, there)
-        assert open_run(path, now).resume
+        assert open_run(path, now).is_resumed
         with pytest.raises(FileExistsError, match=r"with other settings \(held_out: None there, 0.1 now\)"):
             open_run(path, SETTINGS | {"held_out": 0.1})
         open_run(path, now).finish({})
@@ -109,7 +109,7 @@ def test_what_a_run_decides_itself_is_stored_and_not_compared(tmp_path):
     assert read_json(tmp_path / "run" / "settings.json") == json.loads(json.dumps(SETTINGS | {"packed": True}))
     for given in (None, True):
         run = open_run(tmp_path / "run", SETTINGS | {"packed": given}, decided=["packed"])
-        assert run.resume and run.settings["packed"] is True
+        assert run.is_resumed and run.settings["packed"] is True
     for change in ({"packed": False}, {"steps": 20}):
         with pytest.raises(FileExistsError, match="an unfinished run with other settings"):
             open_run(tmp_path / "run", asked | change, decided=["packed"])
@@ -134,11 +134,11 @@ def test_overwrite_deletes_and_says_so(tmp_path, caplog):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "one").write_text("x")
     run = open_run(tmp_path, SETTINGS | {"steps": 20}, overwrite=True)
-    assert not run.resume and sorted(os.listdir(tmp_path)) == [".lock", "inputs.json", "settings.json"]
+    assert not run.is_resumed and sorted(os.listdir(tmp_path)) == [".lock", "inputs.json", "settings.json"]
     assert "deleting" in (out := caplog.text) and "checkpoints/" in out
     # An unfinished run of the same settings, too: overwriting is what was asked for.
     (tmp_path / "weights").write_text("x")
-    assert not open_run(tmp_path, SETTINGS | {"steps": 20}, overwrite=True).resume
+    assert not open_run(tmp_path, SETTINGS | {"steps": 20}, overwrite=True).is_resumed
     assert not (tmp_path / "weights").exists()
 
 
@@ -171,7 +171,7 @@ def test_overwrite_never_deletes_an_input_of_the_run(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"corpus": [tmp_path / "none.txt"]})
     assert corpus.read_text() == "a b .\n"
-    assert not open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"vocab": other}).resume
+    assert not open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"vocab": other}).is_resumed
     assert not corpus.exists()
 
 
@@ -191,7 +191,7 @@ def test_overwrite_does_not_empty_a_checkout_or_where_one_stands(tmp_path, monke
 
 def test_a_kill_while_writing_settings_leaves_a_new_run(tmp_path):
     (tmp_path / ".settings.json.0.tmp").write_text("{")
-    assert not open_run(tmp_path, SETTINGS).resume
+    assert not open_run(tmp_path, SETTINGS).is_resumed
 
 
 def test_damaged_settings_are_named(tmp_path):
@@ -199,7 +199,10 @@ def test_damaged_settings_are_named(tmp_path):
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(ValueError, match=r"settings\.json: not JSON"):
         open_run(tmp_path, SETTINGS)
-    assert not open_run(tmp_path, SETTINGS, overwrite=True).resume and read_json(tmp_path / "settings.json") == SETTINGS
+    assert (
+        not open_run(tmp_path, SETTINGS, overwrite=True).is_resumed
+        and read_json(tmp_path / "settings.json") == SETTINGS
+    )
 
 
 def test_metrics_that_are_not_finite_do_not_finish_a_run(tmp_path):

@@ -152,7 +152,7 @@ def mask_text(
         random_token_rate,
         whole_word,
     )
-    batch, labels, weights = masking.call(row, keys=fold_in(seed, tf.zeros([1], tf.int64)))
+    batch, labels, weights = masking(row, keys=fold_in(seed, tf.zeros([1], tf.int64)))
     chosen = int(tf.reduce_sum(weights))
     logits = None
     if model is not None and "mlm_logits" in model.output and not model.config.causal and chosen:

@@ -100,6 +100,7 @@ class LearningRate:
                 )
             return self.warmup_steps
         if self.warmup_proportion is not None:
+            # At least 1: settings.json has it as `warmup_steps`, which must be positive. Google's code has no fraction.
             return max(1, math.ceil(steps * self.warmup_proportion))
         # Without bias correction the first hundreds of updates are several times too large: after too short a warm-up
         # the run stays on the plateau of token frequencies (docs/maintainers/log.md).

@@ -1,4 +1,4 @@
-"""What is made of a corpus before a pre-training: records, and batches as files."""
+"""Prepares a corpus for pre-training: records, and stored batches."""
 
 import itertools
 import logging
@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Annotated, Any
 
+from kbert.aliases import PathLike
 from kbert.checks import Bounds, check_option
 from kbert.config import MASK_RATE
 from kbert.options import (
@@ -16,7 +17,6 @@ from kbert.options import (
     FractionBelowOne,
     Natural,
     NonzeroFraction,
-    PathLike,
     checked,
     record,
 )
@@ -107,7 +107,7 @@ def prepare_records(
 
     settings["corpus"] = [os.fspath(file) for file in files]
     inputs = {"corpus": files, "vocabulary": vocabulary}
-    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
+    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert.pretraining.prepare_records")
     options = {**division, "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **reading}}
     try:
         if runner is None:

@@ -231,19 +231,19 @@ def pretrain(
     log_dir = log_directory("pretrain", log_dir, output, profile)
     callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
     corpus = corpus_source(corpus_or_records)
-    planned = plan_phases(phases, batch_size, sequence_length, masking.max_predictions, mask_rate, left_to_right)
-    course = Course(planned, steps, execution.steps_per_execution)
+    plan = plan_phases(phases, batch_size, sequence_length, masking.max_predictions, mask_rate, left_to_right)
+    planned = Course(plan, steps, execution.steps_per_execution)
     rate = LearningRate(learning_rate, schedule, warmup_steps, warmup_proportion)
     start = Start(init, size, vocabulary, lowercase, dropout, new_model, seed)
     if is_batches(corpus):
-        data = _stored_batches(corpus, course, settings)
+        data = _stored_batches(corpus, planned, settings)
     else:
         _check_corpus(corpus, start, rate, steps, hours, output, overwrite)
         from kbert.pretraining.run.corpus_data import CorpusData  # it loads TensorFlow, which batches do without
 
         data = CorpusData(
             source=corpus,
-            course=course,
+            course=planned,
             seed=seed,
             mask_rate=mask_rate,
             whole_word=whole_word,
@@ -263,7 +263,8 @@ def pretrain(
     model = _starting_model(data, start, hardware, execution.rematerialize, dry_run)
     described = _model_settings(data, model)
     settings |= {} if dry_run else _resolved_settings(corpus, data, start, rate, hours, phases is None)
-    extendable = schedule == "constant" and hours is None and len(data.course.phases) == 1  # its steps stay the same
+    # More steps do not change the earlier ones.
+    extendable = schedule == "constant" and hours is None and len(data.course.phases) == 1
     directory = None if dry_run else output
     run = _open_run(directory, settings, overwrite, hardware, corpus, start, masking.names, extendable)
     with records_place(run.path) as place:
@@ -273,7 +274,7 @@ def pretrain(
             data.choose_packing(run.settings.get("packed"))
             if data.course.steps is None:
                 known = run.settings.get("steps") or _steps_of_hours(hours, data, model, optimization, hardware, seed)
-                data.course = dataclasses.replace(course, steps=known)
+                data.course = dataclasses.replace(data.course, steps=known)
             course = data.course
             trained = _view(model, data.num_parts, hardware)
             _compile(trained, model, optimization, rate.of_run(course.steps), execution.steps_per_execution, hardware)
@@ -337,7 +338,7 @@ def _check_corpus(
     from kbert.corpus.records_manifest import is_records
     from kbert.pretraining.run.source import is_text
     from kbert.pretraining.run.starting_model import check_start
-    from kbert.training.made_by import SETTINGS
+    from kbert.weights.step_paths import SETTINGS
 
     if steps is None and hours is None:
         raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")

@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from kbert.aliases import PathLike
 from kbert.corpus.corpus_files import find_files, is_tfrecords
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
-from kbert.options import PathLike
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import check_texts
+from kbert.training.run_directory import RECORDS
 
 BATCHES = "batches.json"  # the manifest of stored batches
 
@@ -73,7 +74,7 @@ def input_files(source: Any, output: PathLike) -> Any:
 def records_place(output: str | os.PathLike | None) -> Iterator[pathlib.Path]:
     """The directory for the records of a run: in its output, or without one a temporary directory."""
     if output is not None:
-        yield pathlib.Path(output) / "records"
+        yield pathlib.Path(output) / RECORDS
         return
     with tempfile.TemporaryDirectory(prefix="kbert-") as directory:
-        yield pathlib.Path(directory) / "records"
+        yield pathlib.Path(directory) / RECORDS

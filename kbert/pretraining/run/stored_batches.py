@@ -32,6 +32,7 @@ from kbert.pretraining.run.source import BATCHES, DataReport
 from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
 from kbert.weights.formats import huggingface
+from kbert.weights.step_paths import MODEL
 
 if TYPE_CHECKING:
     from kbert.training.hardware import Hardware
@@ -133,7 +134,7 @@ def stored_model(
 
     Without `kbert.load_pretrained`, which needs TensorFlow for its tokenizer. `changes` are fields of its `BertConfig`.
     """
-    paths = (pathlib.Path(init), pathlib.Path(init) / "model") if isinstance(init, str | os.PathLike) else ()
+    paths = (pathlib.Path(init), pathlib.Path(init) / MODEL) if isinstance(init, str | os.PathLike) else ()
     path = next((path for path in paths if huggingface.recognizes(path)), None)
     if path is None:
         received = repr(os.fspath(init)) if paths else type(init).__name__

@@ -238,7 +238,11 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         end = argv.index("--")
         argv, beam_flags = argv[:end], argv[end + 1 :]
     values, files = _read_configs(argv, command.presets)
-    task = None if command.tasks is None else _choose_task(command, argv, values)
+    task = None
+    if command.tasks is not None:
+        fields = _task_fields(values.pop("task", None) or {})
+        task, argv = _choose_task(command, argv, fields.pop("task", None))
+        values |= fields
     flags = command.flags(task)
     words, unknown = make_parser(prog, command, task).parse_known_args(argv)
     prog = prog if task is None else f"{prog} {task}"
@@ -282,25 +286,25 @@ def _read_configs(argv: Sequence[str], presets: pathlib.Path | None) -> tuple[di
     return values, files
 
 
-def _choose_task(command: Command, argv: list[str], config: dict[str, Any]) -> str | None:
-    """The task's name: the first word, which is taken from `argv`, or that of the configuration.
-
-    In the configuration, the task's fields become values beside the others.
-    """
-    fields = config.pop("task", None) or {}
+def _task_fields(fields: Any) -> dict[str, Any]:
+    """The fields of the `task` in a configuration, with its name as "task"."""
     if not isinstance(fields, Mapping):
         raise ValueError(f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}")
     if fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
-        fields = {"task": "glue", "name": fields["glue"]}
-    config |= {name: value for name, value in fields.items() if name != "task"}
+        return {"task": "glue", "name": fields["glue"]}
+    return dict(fields)
+
+
+def _choose_task(command: Command, argv: Sequence[str], configured: Any) -> tuple[str | None, Sequence[str]]:
+    """(the name of the task, the words after it): the first word, or the task of the configuration."""
     tasks = command.tasks()
     if argv and argv[0] in tasks:
-        return argv.pop(0)
-    if fields.get("task") in tasks:
-        return fields["task"]
+        return argv[0], argv[1:]
+    if configured in tasks:
+        return configured, argv
     if inspect.signature(command.verb).parameters["task"].default is REQUIRED and argv not in (["--help"], ["-h"]):
         raise ValueError(f"A task comes first. {suggest(argv[0] if argv else '', tasks)}")
-    return None
+    return None, argv
 
 
 def _print_config(flags: Iterable[Flag], values: Mapping[str, Any], task: str | None) -> None:

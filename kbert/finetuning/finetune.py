@@ -204,7 +204,7 @@ def finetune(
     _check_needs(sets, evaluate_every, patience, teacher, unlabelled, class_weight)
     hardware = choose_hardware(strategy, precision, machine.xla, machine.logical_cpus, source=source)
     hardware.check_batch_sizes(batch_size, accumulate=optimization.accumulate, is_even=task.even_batches)
-    identified, inputs, hashes = identify(source, task, sets, dev, teacher, unlabelled)
+    identified, contents = identify(source, task, sets, dev, teacher, unlabelled)
     settings |= identified
     with seeded(seed), hardware.scope():
         pipeline, task, sets = starting_pipeline(source, task, sets, sequence_length, dropout, random_weights)
@@ -215,16 +215,8 @@ def finetune(
     if teacher is not None:
         taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
         all_examples = taught.examples  # with the texts that only the teacher answers
-    run = open_run(
-        None if dry_run else output,
-        settings,
-        overwrite,
-        hardware,
-        inputs=inputs,
-        examples=hashes,
-        recipe=stored_run.RECIPE,
-        reuse=reuse,
-    )
+    directory = None if dry_run else output
+    run = open_run(directory, settings, overwrite, hardware, recipe=stored_run.RECIPE, reuse=reuse, **contents)
     if run.is_finished:
         with hardware.scope():
             return FinetunedRun(*stored_run.read_finished(run), run.path)
@@ -238,8 +230,7 @@ def finetune(
             options["teacher"], losses = taught.answers(run), taught.losses()
         data = task.training_data(pipeline, all_examples, **options)
         steps = steps or loop.training_steps(data.rows, batch_size, epochs)
-        warmup_steps = int(warmup_proportion * steps)  # rounded down, as in Google's run_classifier.py
-        schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
+        schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)  # int as in Google's code
         with seeded(seed), hardware.scope():
             model = copy_model(pipeline.model) if dry_run else pipeline.model
             if lora_rank:

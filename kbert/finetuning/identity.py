@@ -21,11 +21,11 @@ def identify(
     dev: Any,
     teacher: ModelSource | None,
     unlabelled: Any,
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Identifies the source, the task and the examples of `kbert.finetune`, before the source is trained.
 
     Returns:
-        (their part of settings.json, the arguments `inputs` and `examples` of `open_run`).
+        (their part of settings.json, {"inputs", "examples"} for `open_run`).
     """
     if not isinstance(source, BertModel | Pipeline):
         check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
@@ -47,7 +47,7 @@ def identify(
     hashes["train"] = sets.train.fingerprint()
     if unlabelled is not None and texts is None:
         hashes["unlabelled"] = hash_of_texts(unlabelled)
-    return to_json(settings), inputs, hashes
+    return to_json(settings), {"inputs": inputs, "examples": hashes}
 
 
 def _is_path(value) -> bool:

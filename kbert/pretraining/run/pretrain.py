@@ -263,7 +263,6 @@ def pretrain(
     model = _starting_model(data, start, hardware, execution.rematerialize, dry_run)
     described = _model_settings(data, model)
     settings |= {} if dry_run else _resolved_settings(corpus, data, start, rate, hours, phases is None)
-    # More steps do not change the earlier ones.
     extendable = schedule == "constant" and hours is None and len(data.course.phases) == 1
     directory = None if dry_run else output
     run = _open_run(directory, settings, overwrite, hardware, corpus, start, masking.names, extendable)

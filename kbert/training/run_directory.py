@@ -176,8 +176,8 @@ def open_run(
         overwrite: None: the verb never overwrites, and no message offers it.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: argument → path or paths of what the run reads, as for `identify_inputs`.
-        recipe: the name of what runs, for the provenance of its model: "kbert.finetune" for a public function, "kbert
-            embed" for a verb that only the command has, or the file of a recipe.
+        recipe: the name of what runs, for the provenance of its model: a public function ("kbert.finetune"), a verb
+            that only the command has ("kbert embed"), or the file of a recipe.
         examples: name → hash of the rows that the run reads, from files or memory: training examples, dev sets, texts
             for a teacher. A resumed run must have the same ones.
         reuse: whether a finished run of this kind is wanted, rather than an error.

@@ -65,7 +65,7 @@ def load_pretrained(
 ) -> "BertModel":
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
-    The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
+    The format is recognised by content: what `save_pretrained` or a run wrote, a Hugging Face directory (or a name
     on its hub), Google's TensorFlow checkpoints. No code from a checkpoint is executed. Nothing is
     built before all files have been checked.
 

@@ -1,4 +1,4 @@
-"""A model or pipeline → a directory that `load_pretrained` and every recipe can read."""
+"""A model or pipeline → a directory that `load_pretrained` and every verb can read."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any

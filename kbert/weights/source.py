@@ -41,7 +41,7 @@ def local_source(source: PathLike) -> pathlib.Path | None:
 
     Args:
         source: a directory or file of any format that kbert reads, or the prefix of a TensorFlow checkpoint. The output
-            of a recipe means the ``model`` in it, or the last checkpoint of an unfinished run, and ``RUN@STEP`` the
+            of a run means the ``model`` in it, or the last checkpoint of an unfinished run, and ``RUN@STEP`` the
             checkpoint of a step. Or a name on the hub, such as ``google-bert/bert-base-uncased``, where ``@`` and a
             branch, tag or commit may follow.
 

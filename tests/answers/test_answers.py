@@ -106,7 +106,7 @@ def test_configs():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="list of strings"):
+    with pytest.raises(ValueError, match="`labels` must be a list, each item a string"):
         ClassificationAnswers([0, 1])
     with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):
         ClassificationAnswers(["a", "b"])({"logits": tf.constant(LOGITS)})

@@ -5,12 +5,14 @@ import hashlib
 import json
 import logging
 import os
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from kbert.aliases import ExampleData, ModelSource
+from kbert.errors import UnreadableInput
 from kbert.files import atomic_file
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.optim.distillation_loss import DistillationLoss
@@ -73,8 +75,14 @@ class Teacher:
         """The answers to all examples; a resumed run reads those that it has stored."""
         stored = None if run.path is None else run.path / ANSWERS
         if stored is not None and stored.exists():
-            with np.load(stored, allow_pickle=False) as file:
-                outputs = dict(file)
+            try:
+                with np.load(stored, allow_pickle=False) as file:
+                    outputs = dict(file)
+            except (ValueError, EOFError, zipfile.BadZipFile) as error:
+                raise UnreadableInput(
+                    f"{stored}: the teacher's stored answers are damaged ({error}). Delete the file: the same command "
+                    "then asks the teacher again."
+                ) from error
         else:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
             with _errors_of_the_teacher():

@@ -12,6 +12,7 @@ from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_di
 from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, same, start
 
 import kbert
+from kbert.errors import UnreadableInput
 from kbert.finetuning.teacher import ANSWERS, Teacher
 from kbert.options import Distillation
 from kbert.training import open_run
@@ -156,6 +157,11 @@ def test_a_teacher_answers_once_the_output_is_open(init, teacher, tmp_path, monk
     with pytest.raises(Killed):
         kbert.finetune(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV, callbacks=killed_at(1))
     assert numbers == [1, 1, len(ROWS)] and len(np.load(tmp_path / ANSWERS)["logits"]) == len(ROWS)
+    stored = (tmp_path / ANSWERS).read_bytes()
+    for damaged in (b"", stored[: len(stored) // 2], stored.replace(b"NUMPY", b"NUMPA")):
+        (tmp_path / ANSWERS).write_bytes(damaged)
+        with pytest.raises(UnreadableInput, match="teacher.npz: the teacher's stored answers are damaged.* Delete the"):
+            kbert.finetune(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV)
 
 
 @pytest.mark.parametrize("repeats", slow_but([False], [False, True]))  # True: traced, too

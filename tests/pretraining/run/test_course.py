@@ -11,7 +11,7 @@ from helpers.at_step import Killed, killed_at
 from helpers.pretraining_fields import corpus_data, course_of
 from helpers.recorded import recorded_names
 from helpers.run_recipe import run_kbert
-from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -112,6 +112,30 @@ def test_as_many_predictions_as_the_objective_has(changes, predictions):
 def test_the_warm_up():
     assert LearningRate(1.0, "linear").warmup(1000) == 100 and LearningRate(1.0, "linear").warmup(10**6) == 10_000
     assert LearningRate(1.0, "linear", None, 0.05).warmup(1000) == 50 == LearningRate(1.0, "linear", 50, 0.3).warmup(99)
+
+
+@pytest.mark.parametrize(
+    "change, extendable",
+    [
+        ({"schedule": "constant"}, True),
+        ({"schedule": "stable"}, False),
+        ({"schedule": "linear"}, False),
+        ({"schedule": "constant", "phases": ["16:0.5", "24:0.5"], "sequence_length": None}, False),
+        ({"schedule": "constant", "steps": None, "hours": 1.0}, False),
+    ],
+)
+def test_more_steps_extend_a_run_only_if_what_is_done_does_not_depend_on_them(
+    records, tmp_path, monkeypatch, change, extendable
+):
+    class Opened(BaseException):
+        pass
+
+    def open_run(*arguments, **options):
+        raise Opened(options["extendable"])
+
+    monkeypatch.setattr("kbert.training.run_directory.open_run", open_run)
+    with pytest.raises(Opened, match=f"^{extendable}$"):
+        kbert.pretrain(records, init=make_pretrainer(24), output=tmp_path / "run", **SHORT | change)
 
 
 def test_presets():

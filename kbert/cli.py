@@ -290,7 +290,7 @@ def _task_fields(fields: Any) -> dict[str, Any]:
     """The fields of the `task` in a configuration, with its name as "task"."""
     if not isinstance(fields, Mapping):
         raise ValueError(f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}")
-    if fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
+    if fields.get("glue"):  # the name of a GLUE task fixes the other fields
         return {"task": "glue", "name": fields["glue"]}
     return dict(fields)
 

@@ -67,7 +67,7 @@ def write_text_records(
 
 
 def _is_complete(writer):
-    """Whether all records are there. Opens the writer for those that are missing, and deletes damaged ones."""
+    """Opens the writer for missing records and deletes damaged ones. Returns whether all records are there."""
     try:
         is_complete = writer.open(overwrite=False)
         if is_complete:

@@ -58,6 +58,7 @@ kbert.pretrain("records", steps=1000, phases=128)
 @pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="needs pyright[nodejs]")
 def test_a_type_checker_reports_wrong_types_and_names(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "pyrightconfig.json").write_text("{}")  # or pyright looks for one in the folders above
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     errors = {

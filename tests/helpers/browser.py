@@ -79,6 +79,10 @@ class Browser:
         """What the elements say, hidden or not, as it was put into them."""
         return self.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", css)
 
+    def value(self, css):
+        """What a box holds; nothing if there is none."""
+        return self.js("return document.querySelector(arguments[0])?.value ?? ''", css)
+
     def press(self, *keys):
         """Keys, sent to what has the focus; names as those of selenium's Keys."""
         from selenium.webdriver.common.keys import Keys

@@ -321,8 +321,9 @@ def _ask(models) -> None:
             return _shown(ask(models[name].pipeline, [text or "" for text in given]), given)
 
         shown = gr.on([tab.select, name.change], _answering(choose, 3), name, [told, *texts], api_visibility="private")
+        answering = _answering(answer, 3)  # one function, so that Gradio answers in the order of the questions
         for asked in (button.click, shown.then):
-            asked(_answering(answer, 3), [name, *texts], [told, labels, marked], api_visibility="private")
+            asked(answering, [name, *texts], [told, labels, marked], api_visibility="private")
 
 
 def _shown(row, given):

@@ -102,7 +102,7 @@ def rows(page, elem_id):
 
 
 def comes(page, elem_id, text):
-    page.wait(lambda: text in page.js("return document.getElementById(arguments[0])?.textContent", elem_id))
+    page.wait(lambda: text in page.js("return document.getElementById(arguments[0])?.textContent ?? ''", elem_id))
 
 
 def test_masking(page, models):
@@ -236,7 +236,7 @@ def test_ask(page, models):
     page.one("#ask_button").click()
     page.wait(lambda: len(page.all("#ask_told .guess")) == 5)
     choose(page, "ask_model", "span")
-    page.wait(lambda: page.all("#ask_2 textarea"))
+    page.wait(lambda: all("stone to the bank" in page.value(f"#ask_{n} textarea") for n in (1, 2)))
     fill(page, "ask_1", "the capital of france")
     fill(page, "ask_2", "a film of london was never bad")
     page.one("#ask_button").click()

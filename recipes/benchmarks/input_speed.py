@@ -10,7 +10,7 @@ import functools
 
 import keras
 import tensorflow as tf
-from training_speed import STEPS, UNCOUNTED, fit_steps
+from training_speed import STEPS, UNCOUNTED, timed_fit
 from turns import arguments, report, take_turns, timed
 
 from kbert.config import BertConfig, default_max_predictions, default_num_parts
@@ -51,7 +51,7 @@ def steps(data, size, sequence_length, precision, packed, is_fed):
     config = BertConfig.from_size(size, vocabulary_size=tokenizer.vocabulary_size)
     model = BertPretrainer(config, num_parts=default_num_parts(sequence_length) if packed else None)
     model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
-    return fit_steps(model, dataset.take(STEPS + UNCOUNTED))
+    return timed_fit(model, dataset.take(STEPS + UNCOUNTED))
 
 
 def make_batches(data):

@@ -74,7 +74,7 @@ def kbert_steps(config, batch_size, sequence_length, precision):
     hardware = choose_hardware("one", precision=precision)
     model = BertPretrainer(config)
     model.compile(AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)), jit_compile=hardware.jit_compile)
-    return fit_steps(model, repeated_batch(synthetic_batch(config, batch_size, sequence_length), STEPS + UNCOUNTED))
+    return timed_fit(model, repeated_batch(synthetic_batch(config, batch_size, sequence_length), STEPS + UNCOUNTED))
 
 
 def hub_steps(config, batch_size, sequence_length, precision, xla):
@@ -90,7 +90,7 @@ def hub_steps(config, batch_size, sequence_length, precision, xla):
     )
     inputs, labels, weights = synthetic_batch(config, batch_size, sequence_length)
     batch = inputs, labels["mlm_logits"], weights["mlm_logits"]
-    return fit_steps(model, repeated_batch(batch, STEPS + UNCOUNTED))
+    return timed_fit(model, repeated_batch(batch, STEPS + UNCOUNTED))
 
 
 def hub_backbone(config, dtype=None):
@@ -120,7 +120,7 @@ class _Clock(keras.callbacks.Callback):
             self.times.append((time.perf_counter(), time.process_time()))
 
 
-def fit_steps(model, data):
+def timed_fit(model, data):
     """The work of a system that trains: the mean step of a call of `fit`."""
     clock = _Clock()
 

@@ -7,12 +7,15 @@ import json
 import subprocess
 import sys
 import textwrap
+from typing import Annotated
 
 import pytest
 
 import kbert
 from kbert.cli import make_parser
 from kbert.commands import COMMANDS
+from kbert.finetuning import finetune_glue, finetune_grid
+from kbert.options import NOT_RECORDED
 
 VERBS = {f"kbert {word}": command.verb for word, command in COMMANDS.items()}
 PYTHON = {name: getattr(kbert, name) for name in ("audit", "evaluate", "export", "finetune", "inspect", "pretrain")}
@@ -39,6 +42,25 @@ def test_every_flag_has_a_name_of_its_own(word):
         assert sorted(set(names)) == sorted(names)
 
 
+@pytest.mark.parametrize("function", (finetune_grid, finetune_glue), ids=lambda function: function.__name__)
+def test_the_options_of_a_grid_are_those_of_finetune(function):
+    own, options = inspect.signature(function).parameters, inspect.signature(kbert.finetune).parameters
+    for name in own.keys() & options.keys() - {"source", "task", "train", "dev", "output", "epochs"}:
+        assert own[name].default == options[name].default, name
+        assert _unmarked(own[name].annotation) == _unmarked(options[name].annotation), name
+
+
+def test_a_grid_lacks_no_option_of_finetune():
+    lacking = inspect.signature(kbert.finetune).parameters.keys() - inspect.signature(finetune_grid).parameters.keys()
+    assert lacking == {"learning_rate", "batch_size", "seed", "log_dir", "profile", "reuse"}
+
+
+def _unmarked(annotation):
+    """An annotation without `NOT_RECORDED`, which only runs need."""
+    marked = Annotated[annotation, NOT_RECORDED]  # makes a class in quotes a ForwardRef
+    return marked.__origin__, [mark for mark in marked.__metadata__ if mark != NOT_RECORDED]
+
+
 SCRIPT = """
 import kbert
 
@@ -51,6 +73,10 @@ kbert.pretrain("records", steps="many")
 kbert.export(run.pipeline, "saved_models/reviews", frozen_weight=True)
 kbert.pretrain("records", step=1000)
 kbert.pretrain("records", steps=1000, phases=128)
+grid = kbert.finetuning.finetune_grid("runs/tiny", task, "reviews.csv", 0.1, "runs/grid", seeds=(0, 1), patience=2)
+kbert.finetuning.finetune_grid("runs/tiny", task, "reviews.csv", 0.1, "runs/grid", patiance=2)
+kbert.finetuning.finetune_grid("runs/tiny", task, "reviews.csv", 0.1, "runs/grid", learning_rate=3e-5)
+kbert.finetuning.finetune_grid("runs/tiny", task, "reviews.csv", 0.1, "runs/grid", keep="first")
 """
 
 
@@ -71,4 +97,7 @@ def test_a_type_checker_reports_wrong_types_and_names(tmp_path):
         (10, "reportCallIssue"),
         (11, "reportCallIssue"),
         (12, "reportArgumentType"),
+        (14, "reportCallIssue"),
+        (15, "reportCallIssue"),
+        (16, "reportArgumentType"),
     }

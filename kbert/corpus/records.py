@@ -61,9 +61,9 @@ class Records:
         self.training = [shard for shard in shards if not shard["held_out"]]
         self.held_out = [shard for shard in shards if shard["held_out"]]
 
-    def tokenizer(self, **kwargs) -> BertTokenizer:
-        """The `kbert.BertTokenizer` that the records were made with; `kwargs` are further arguments of it."""
-        return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"], **kwargs)
+    def tokenizer(self) -> BertTokenizer:
+        """The `kbert.BertTokenizer` that the records were made with."""
+        return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"])
 
     def check_tokenizer(self, tokenizer: BertTokenizer) -> None:
         """Raises ValueError unless the tokenizer has the vocabulary and settings of these records."""

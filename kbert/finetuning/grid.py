@@ -7,14 +7,16 @@ import logging
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from kbert.aliases import ExampleData, PathLike
+from kbert.aliases import ExampleData, ModelSource, PathLike
 from kbert.checks import check_directory
 from kbert.files import write_directory, write_json
 from kbert.finetuning.finetune import finetune
 from kbert.options import (
     Count,
+    Distillation,
+    Fraction,
     FractionBelowOne,
     Machine,
     Natural,
@@ -26,6 +28,7 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
+    from kbert.aliases import Callbacks
     from kbert.tasks.task import Task
 
 _LOGGER = logging.getLogger("kbert")
@@ -44,8 +47,30 @@ def finetune_grid(
     epochs: Sequence[Positive] = (2, 3, 4),
     batch_sizes: Sequence[Count] = (16, 32),
     seeds: Sequence[Natural] = (0,),
+    steps: Count | None = None,
+    warmup_proportion: Fraction = 0.1,
+    sequence_length: Count | None = None,
+    dropout: FractionBelowOne | None = None,
+    lora_rank: Count | None = None,
+    class_weight: Literal["balanced"] | Mapping | None = None,
+    group_by_length: bool = False,
+    random_weights: bool = False,
+    evaluate_every: Literal["epoch"] | Count | None = "epoch",
+    keep: Literal["best", "last"] = "best",
+    patience: Count | None = None,
+    more_dev: Mapping[str, ExampleData] | None = None,
+    teacher: ModelSource | None = None,
+    unlabelled: ExampleData | None = None,
+    distillation: Distillation = Distillation(),
+    optimization: Optimization = Optimization(),
+    strategy: Strategy = "auto",
+    precision: Precision = "auto",
+    machine: Machine = Machine(),
+    checkpoint_every: Count = 200,
+    log_every: Count = 50,
+    callbacks: "Callbacks" = (),
+    overwrite: bool = False,
     dry_run: bool = False,
-    **options: Any,
 ) -> dict[str, Any]:
     """Fine-tunes with every combination of these settings, and keeps the model that is best on `dev`.
 
@@ -54,11 +79,15 @@ def finetune_grid(
 
     Args:
         source: the path or the name of a model: each run starts from it anew.
-        task, train, dev, **options: see `kbert.finetune`. With ``overwrite=True`` finished runs of this call are kept,
-            and unfinished ones begin again.
+        task, train, dev: see `kbert.finetune`.
         output: directory that receives a folder for each run, ``model/`` (that of the best run, a model directory)
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
+        steps: weight updates of each run, instead of `epochs`.
+        warmup_proportion, sequence_length, dropout, lora_rank, class_weight, group_by_length, random_weights,
+            evaluate_every, keep, patience, more_dev, teacher, unlabelled, distillation, optimization, strategy,
+            precision, machine, checkpoint_every, log_every, callbacks: see `kbert.finetune`.
+        overwrite: replace runs with other settings and restart unfinished ones. Finished runs of this call are kept.
         dry_run: train nothing: ``runs`` is the number that is left to do, ``first`` the estimate of the first of them.
 
     Returns:
@@ -94,7 +123,37 @@ def finetune_grid(
         )
     output = check_directory(output, "finetune_grid: `output`")
     folders = {_folder(point): point for point in points}
-    run_once = functools.partial(finetune, source, task, sets.train, sets.dev[""], reuse=True, **options)
+    run_once = functools.partial(
+        finetune,
+        source,
+        task,
+        sets.train,
+        sets.dev[""],
+        steps=steps,
+        warmup_proportion=warmup_proportion,
+        sequence_length=sequence_length,
+        dropout=dropout,
+        lora_rank=lora_rank,
+        class_weight=class_weight,
+        group_by_length=group_by_length,
+        random_weights=random_weights,
+        evaluate_every=evaluate_every,
+        keep=keep,
+        patience=patience,
+        more_dev=more_dev,
+        teacher=teacher,
+        unlabelled=unlabelled,
+        distillation=distillation,
+        optimization=optimization,
+        strategy=strategy,
+        precision=precision,
+        machine=machine,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        callbacks=callbacks,
+        overwrite=overwrite,
+        reuse=True,
+    )
     left = [folder for folder in folders if not (output / folder / METRICS).exists()]
     if dry_run:
         first = run_once(output / left[0], **folders[left[0]], dry_run=True).metrics if left else None

@@ -23,6 +23,7 @@ from kbert.errors import user_errors
 
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
+ShardTokens = Annotated[int, Bounds("[1, 268435456]")]  # training holds a shard in memory
 Positive = Annotated[float, Bounds("(0, inf)")]
 NonNegative = Annotated[float, Bounds("[0, inf)")]
 Strategy = Literal["auto", "one", "mirrored", "multiworker", "tpu"]

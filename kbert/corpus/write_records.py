@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.checks import check_directory, check_option, differing, shown
+from kbert.checks import check_directory, differing, shown
 from kbert.corpus.beam import delete_shared
 from kbert.corpus.held_out import is_held_out
 from kbert.corpus.pool import TokenPool, text_pools
@@ -34,7 +34,7 @@ from kbert.corpus.records_manifest import (
 )
 from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256, to_json
 from kbert.locks import LOCK
-from kbert.options import Count, FractionBelowOne, Natural
+from kbert.options import Count, FractionBelowOne, Natural, ShardTokens, checked
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.vocabulary import resolve_settings, write_vocabulary
 from kbert.versions import versions
@@ -52,19 +52,19 @@ SHARED = "partial"  # what workers of a pipeline have finished
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
 _SHARD = re.compile(rf"({'|'.join(KINDS.values())})-\d{{5,}}\.(tokens|index)")
 _AGAIN = "Give `overwrite` to start again."
-_MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
 
 
+@checked
 def write_records(
     documents: Iterable[Sequence[str]],
     tokenizer: "BertTokenizer",
     directory: str | os.PathLike,
     *,
-    shard_tokens: int = SHARD_TOKENS,
-    shuffle_shards: int = SHUFFLE_SHARDS,
-    held_out: float = 0.01,
-    seed: int = 0,
+    shard_tokens: ShardTokens = SHARD_TOKENS,
+    shuffle_shards: Count = SHUFFLE_SHARDS,
+    held_out: FractionBelowOne = 0.01,
+    seed: Natural = 0,
     settings: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Records:
@@ -188,10 +188,10 @@ class RecordsWriter:
         seed: int,
         settings: Mapping[str, Any] | None,
     ):
-        division = checked_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
         self.directory = check_directory(directory, "write_records: `directory`")
         self.tokenizer = tokenizer
-        self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = division.values()
+        self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = shard_tokens, shuffle_shards, held_out, seed
+        division = {"shard_tokens": shard_tokens, "shuffle_shards": shuffle_shards, "held_out": held_out, "seed": seed}
         self.token_type = token_type(tokenizer.vocabulary_size)
         self.made_by = {
             "vocabulary": {"size": tokenizer.vocabulary_size, "sha256": vocabulary_hash(tokenizer.vocabulary)},
@@ -202,7 +202,6 @@ class RecordsWriter:
 
     def open(self, overwrite: bool) -> bool:
         """Checks the directory; returns whether the records are already complete."""
-        check_option("write_records", "overwrite", overwrite, bool)
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
         partial = [name for name in names if is_partial(name)]
         ours = [name for name in names if name in _STATE or _SHARD.fullmatch(name)]
@@ -310,16 +309,6 @@ class RecordsWriter:
         _write_file(self.directory / MANIFEST, to_json(manifest, indent=1).encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)
         delete_shared(self.directory / SHARED)
-
-
-def checked_division(owner: str, shard_tokens: int, shuffle_shards: int, held_out: float, seed: int) -> dict:
-    """The arguments of `write_records` that divide a corpus, by name; ValueError for one that cannot."""
-    division = {"shard_tokens": (shard_tokens, Count), "shuffle_shards": (shuffle_shards, Count)}
-    division |= {"held_out": (held_out, FractionBelowOne), "seed": (seed, Natural)}
-    division = {name: check_option(owner, name, value, kind) for name, (value, kind) in division.items()}
-    if shard_tokens > _MOST_TOKENS:
-        raise ValueError(f"{owner}: `shard_tokens` must be at most {_MOST_TOKENS:,}. Received: {shard_tokens!r}")
-    return division
 
 
 def _write_file(path, content):

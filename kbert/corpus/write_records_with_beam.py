@@ -28,6 +28,7 @@ from kbert.corpus.pool import TokenPool, pool_function, pool_is_full, text_chunk
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import PACKAGES, SHARED, RecordsWriter, pool_documents
 from kbert.errors import SetupError, UnreadableInput
+from kbert.options import Count, FractionBelowOne, Natural, ShardTokens, checked
 from kbert.text.tokenizer import BertTokenizer
 from kbert.versions import versions
 
@@ -35,6 +36,7 @@ _LOGGER = logging.getLogger("kbert")
 _PLAN = "plan.json"
 
 
+@checked
 def write_records_with_beam(
     files: Sequence[str | os.PathLike],
     tokenizer: BertTokenizer,
@@ -45,10 +47,10 @@ def write_records_with_beam(
     shared: str | os.PathLike | None = None,
     format: str = "auto",
     language: str = "en",
-    shard_tokens: int = 1 << 20,
-    shuffle_shards: int = 16,
-    held_out: float = 0.01,
-    seed: int = 0,
+    shard_tokens: ShardTokens = 1 << 20,
+    shuffle_shards: Count = 16,
+    held_out: FractionBelowOne = 0.01,
+    seed: Natural = 0,
     settings: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Records:

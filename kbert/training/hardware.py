@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.checks import check_option
 from kbert.errors import SetupError
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
-from kbert.options import Count, Precision, Strategy, Xla
+from kbert.options import Count, Precision, Strategy, Xla, checked
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
@@ -112,11 +111,12 @@ class Hardware:
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))
 
 
+@checked
 def choose_hardware(
-    strategy: str = "auto",
-    precision: str = "auto",
-    xla: str = "auto",
-    logical_cpus: int | None = None,
+    strategy: Strategy = "auto",
+    precision: Precision = "auto",
+    xla: Xla = "auto",
+    logical_cpus: Count | None = None,
     source: Any = None,
 ) -> Hardware:
     """Chooses how this process trains, and sets up its devices; call it before building anything.
@@ -157,11 +157,6 @@ def choose_hardware(
             model = BertClassifier(config)
             model.compile(AdamW(2e-5), jit_compile=hardware.jit_compile)
     """
-    check_option("choose_hardware", "strategy", strategy, Strategy)
-    check_option("choose_hardware", "precision", precision, Precision)
-    check_option("choose_hardware", "xla", xla, Xla)
-    if logical_cpus is not None:
-        check_option("choose_hardware", "logical_cpus", logical_cpus, Count)
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus or 0)

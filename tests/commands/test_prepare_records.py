@@ -85,9 +85,17 @@ def test_bad_input_leaves_nothing(arguments, tmp_path, monkeypatch, change, mess
     assert "\n" not in str(error.value) and not (tmp_path / "records").exists()
 
 
-def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_path):
-    with pytest.raises(SystemExit, match="`sequence_length` must be an integer of at least 5"):
-        run_kbert("records", *arguments, "--sequence-length", 4)
+@pytest.mark.parametrize(
+    ("option", "value", "must_be"),
+    [
+        ("sequence_length", 4, "an integer of at least 5"),
+        ("shard_tokens", 2**28 + 1, "an integer in [1, 268435456]"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused_before_the_work(option, value, must_be, arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run_kbert("records", *arguments, f"--{option.replace('_', '-')}", value)
+    assert f"`{option}` must be {must_be}. Received: {value}" in capsys.readouterr().err
     assert not (tmp_path / "records").exists()
 
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from kbert.checks import check_option
 from kbert.keras_compat import base_optimizer
 from kbert.models.check_inputs import complete_inputs
 from kbert.optim.adamw import AdamW, sum_of_squares
+from kbert.options import Positive
 
 if TYPE_CHECKING:
     import keras
@@ -27,9 +29,8 @@ class Sampler:
     """Allows the first measurement, and more while all together take less than `fraction` (1.0: all) of the time."""
 
     def __init__(self, fraction: float, now: Callable[[], float] = time.perf_counter) -> None:
-        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fraction > 0:
-            raise ValueError(f"TensorBoard: `time_fraction` must be a number above 0. Received: {fraction!r}")
-        self.fraction, self._now = fraction, now
+        self.fraction = check_option("TensorBoard", "time_fraction", fraction, Positive)
+        self._now = now
         self._start = None
         self._spent = 0.0
         self._last = 0.0

@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kbert.aliases import PathLike
-from kbert.checks import Bounds, check_option
+from kbert.checks import Bounds
 from kbert.config import MASK_RATE
 from kbert.options import (
     NOT_RECORDED,
@@ -17,6 +17,7 @@ from kbert.options import (
     FractionBelowOne,
     Natural,
     NonzeroFraction,
+    ShardTokens,
     checked,
     record,
 )
@@ -40,9 +41,9 @@ def prepare_records(
     format: CorpusFormat = "auto",
     language: str = "en",
     held_out: FractionBelowOne = 0.01,
-    shard_tokens: Count = 1 << 20,
+    shard_tokens: ShardTokens = 1 << 20,
     shuffle_shards: Count = 16,
-    sequence_length: Count = 128,
+    sequence_length: Annotated[int, Bounds("[5, inf)")] = 128,
     seed: Natural = 0,
     runner: Annotated[str | None, NOT_RECORDED] = None,
     shared: Annotated[PathLike | None, NOT_RECORDED] = None,
@@ -86,7 +87,7 @@ def prepare_records(
     from kbert.corpus.corpus_files import find_files
     from kbert.corpus.documents import iterate_documents
     from kbert.corpus.held_out import check_held_out
-    from kbert.corpus.write_records import SHARED, checked_division, write_records
+    from kbert.corpus.write_records import SHARED, write_records
     from kbert.corpus.write_records_with_beam import write_records_with_beam
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import dataset_statistics
@@ -95,8 +96,7 @@ def prepare_records(
 
     if runner is None and (beam_flags or shared):
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
-    check_option("prepare_records", "sequence_length", sequence_length, Annotated[int, Bounds("[5, inf)")])
-    division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
+    division = {"shard_tokens": shard_tokens, "shuffle_shards": shuffle_shards, "held_out": held_out, "seed": seed}
     reading = {"format": format, "language": language}
     output = pathlib.Path(output)
     files = find_files(corpus, output=output)

@@ -157,24 +157,21 @@ def _dream_questions(path):
 def _questions_of_dialogue(entry, where):
     try:
         turns, questions, _ = entry
-        for question in questions:
-            text = question["question"]
-            answers = question["choice"]
-            if not isinstance(turns, list) or not isinstance(answers, list):
-                raise TypeError("turns and choices must be lists")
-            for part in (text, question["answer"], *answers, *turns):
-                if not isinstance(part, str):
-                    raise TypeError("texts must be strings")
-                check_characters(part, where)
-            _check_choices(where, answers)
-            choices = [f"{text} {answer}" for answer in answers]
-            yield _question(where, " ".join(turns), choices, f"{text} {question['answer']}")
+        questions = [(question["question"], question["choice"], question["answer"]) for question in questions]
+        if not all(isinstance(texts, list) for texts in (turns, *(answers for _, answers, _ in questions))):
+            raise TypeError("turns and choices must be lists")
+        parts = [*turns, *(part for text, answers, right in questions for part in (text, right, *answers))]
+        if not all(isinstance(part, str) for part in parts):
+            raise TypeError("texts must be strings")
     except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ValueError) and str(error).startswith(where):
-            raise
         raise ValueError(
             f"{where}: expected [turns, [{{question, choice, answer}}, …], name]. Received: {str(entry)[:80]} ({error})"
         ) from error
+    for part in parts:
+        check_characters(part, where)
+    for text, answers, right in questions:
+        _check_choices(where, answers)
+        yield _question(where, " ".join(turns), [f"{text} {answer}" for answer in answers], f"{text} {right}")
 
 
 def _question(where, prompt, choices, label, names=None):

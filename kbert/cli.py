@@ -144,13 +144,16 @@ def _item_type(annotation):
     for member in _members(annotation):
         arguments = typing.get_args(member)
         is_list = typing.get_origin(member) in (list, Sequence) or arguments[1:] == (Ellipsis,)
-        if is_list and not any(typing.get_origin(item) in (tuple, list) for item in _members(arguments[0])):
+        if is_list and not any(typing.get_origin(item) is list for item in _members(arguments[0])):
             return arguments[0]
     return None
 
 
 def read_word(text: str, annotation: Any) -> Any:
-    """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
+    """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant.
+
+    128:0.9 is a tuple.
+    """
     if text.lower() == "none" and _accepts(annotation, type(None)):
         return None
     if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in _members(annotation)):
@@ -158,7 +161,8 @@ def read_word(text: str, annotation: Any) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
-        return text
+        is_tuple = any(typing.get_origin(member) is tuple for member in _members(annotation))
+        return [read_word(word, Any) for word in text.split(":")] if is_tuple else text
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _accepts(annotation, str) and not (is_number and (_accepts(annotation, int) or _accepts(annotation, float))):
         return text
@@ -219,6 +223,8 @@ def _metavar(annotation) -> str:
         if typing.get_origin(member) is Literal:
             choices = "|".join(map(str, typing.get_args(member)))
             return choices + "|N" if int in members else choices
+    if typing.get_origin(members[0]) is tuple:
+        return ":".join(map(_metavar, typing.get_args(members[0])))
     if os.PathLike in members or pathlib.Path in members:
         return "PATH"
     names = {int: "N", float: "X", str: "NAME"}

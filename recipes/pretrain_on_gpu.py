@@ -18,7 +18,7 @@ from typing import Literal
 
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
-from kbert.options import Count, Fraction, Natural
+from kbert.options import Count, Fraction, Natural, NonzeroFraction
 
 
 def pretrain_on_gpu(
@@ -28,7 +28,7 @@ def pretrain_on_gpu(
     size: str | None = None,
     left_to_right: bool = False,
     init: PathLike | None = None,
-    phases: list[str] = ("128:1",),
+    phases: list[tuple[Count, NonzeroFraction]] = ((128, 1.0),),
     batch_size: Count = 16,
     steps: Count = 40_000,
     chunk: Count = 200,

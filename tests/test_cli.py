@@ -100,7 +100,7 @@ def refused(capsys, *words, command=TRAIN):
 def test_flags_are_parameters():
     values = parse(
         *("a.txt", "b.txt", "--steps", "100", "--learning-rate", "3e-4", "--keep", "last", "--evaluate-every", "50"),
-        *("--no-packed", "--phases", "[[128, 0.9], [512, 0.1]]", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
+        *("--no-packed", "--phases", "128:0.9", "512:0.1", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
         *("--name", "12", "--whole-word", "--xla", "on", "--output", "runs/1"),
     )
     assert values == {

@@ -171,7 +171,9 @@ class Loop:
         return jnp.stack([total[:, 0] / total[:, 2], total[:, 1] / total[:, 2], total[:, 3] / order.size], 1)
 
 
-def read_plan(rows, phases: list[str], batch_size: int, steps: int, chunk: int) -> list[tuple[int, int, int]]:
+def read_plan(
+    rows, phases: list[tuple[int, float]], batch_size: int, steps: int, chunk: int
+) -> list[tuple[int, int, int]]:
     """(length, rows of an update, last step) of each phase; updates of all phases have as many tokens."""
     plan = []
     fraction = 0.0

@@ -77,7 +77,7 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
             {"mask_rate": 0.3, "batch_size": 8},
             "were drawn and masked when.* Received: {'batch_size': 8, 'mask_rate': 0.3} as well",
         ),
-        ({"phases": ["16:0.5", "24:0.5"], "steps": 2}, "Received: {.*'phases': "),
+        ({"phases": [(16, 0.5), (24, 0.5)], "steps": 2}, "Received: {.*'phases': "),
         ({"steps": None, "hours": 1.0}, "Received: {'hours': 1.0} as well"),
         ({"init": kbert.BertPretrainer}, "`init` must be a model directory.* Received: type"),
     ],

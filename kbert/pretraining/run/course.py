@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -11,9 +11,8 @@ import keras
 from kbert.config import MASK_RATE, default_max_predictions, default_num_parts
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
+from kbert.pretraining.run.options import SEQUENCE_LENGTH, PhasePlan
 
-SEQUENCE_LENGTH = 128
-_WARMUP_PROPORTION, _WARMUP = 0.1, 10_000  # the default: a fraction of the run, and at most so many steps
 _DECAY_FRACTION = 0.2  # the end of a run with a stable rate, in which it falls to 0
 
 
@@ -88,23 +87,17 @@ class LearningRate:
 
     peak: float
     schedule: str
-    warmup_steps: int | None = None
-    warmup_proportion: float | None = None
+    warmup_steps: int | float
 
     def warmup(self, steps: int) -> int:
         """Steps of rising learning rate in a run of `steps`."""
-        if self.warmup_steps is not None:
-            if self.warmup_steps > steps:
-                raise ValueError(
-                    f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {steps}"
-                )
-            return self.warmup_steps
-        if self.warmup_proportion is not None:
-            # At least 1: settings.json has it as `warmup_steps`, which must be positive. Google's code has no fraction.
-            return max(1, math.ceil(steps * self.warmup_proportion))
-        # Without bias correction the first hundreds of updates are several times too large: after too short a warm-up
-        # the run stays on the plateau of token frequencies (docs/maintainers/log.md).
-        return min(_WARMUP, math.ceil(steps * _WARMUP_PROPORTION))
+        if isinstance(self.warmup_steps, float):
+            return math.ceil(steps * self.warmup_steps)
+        if self.warmup_steps > steps:
+            raise ValueError(
+                f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {steps}"
+            )
+        return self.warmup_steps
 
     def of_run(self, steps: int) -> keras.optimizers.schedules.LearningRateSchedule:
         """The schedule of a run of `steps`: appendix A.2's, or with a constant rate after the warm-up."""
@@ -117,9 +110,9 @@ class LearningRate:
 
 
 def plan_phases(
-    phases: Iterable | None,
+    phases: Sequence[PhasePlan] | None,
     batch_size: int,
-    sequence_length: int | None = None,
+    sequence_length: int = SEQUENCE_LENGTH,
     max_predictions: int | None = None,
     mask_rate: float = MASK_RATE,
     left_to_right: bool = False,
@@ -128,42 +121,16 @@ def plan_phases(
 
     Source: Devlin et al. 2018, appendix A.2.
     """
-    given = [(sequence_length or SEQUENCE_LENGTH, 1.0)] if phases is None else list(phases)
     planned = []
-    for phase in given:
-        length, fraction, size, predictions = _read_phase(phase, batch_size, max_predictions)
+    for length, fraction, *own in [(sequence_length, 1.0)] if phases is None else phases:
+        size, predictions = *own, *(batch_size, max_predictions)[len(own) :]
         default = default_max_predictions(length, mask_rate, left_to_right)
         planned.append(Phase(length, fraction, size, predictions or default))
     if not planned or not math.isclose(math.fsum(phase.fraction for phase in planned), 1.0, abs_tol=1e-6):
-        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {given}")
+        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {phases}")
     longest = max(phase.sequence_length for phase in planned)
-    if sequence_length not in (None, longest):  # settings.json, which can be a configuration, has the longest
+    if sequence_length not in (SEQUENCE_LENGTH, longest):  # settings.json, a possible --config, has the longest
         raise ValueError(
             f"pretrain: `phases` have sequence lengths. Received: sequence_length={sequence_length} as well"
         )
     return tuple(planned)
-
-
-def _read_phase(phase, batch_size, max_predictions):
-    try:
-        length, fraction, *more = phase.split(":") if isinstance(phase, str) else phase
-        if len(more) > 2:
-            raise ValueError
-        length = _whole(length)
-        fraction = float(fraction)
-        more = [_whole(value) for value in more]
-        if min(length, *more, 1) < 1 or not 0 < fraction <= 1:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(
-            "pretrain: expected each of `phases` as SEQUENCE_LENGTH:FRACTION, with :BATCH_SIZE and :MAX_PREDICTIONS if "
-            f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {phase!r}"
-        ) from None
-    return length, fraction, *more, *(batch_size, max_predictions)[len(more) :]
-
-
-def _whole(value):
-    number = int(value)
-    if isinstance(value, bool) or number != float(value):
-        raise ValueError
-    return number

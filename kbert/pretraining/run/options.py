@@ -5,10 +5,15 @@ import pathlib
 from typing import Literal
 
 from kbert.aliases import PathLike
-from kbert.options import Count, Fraction, Machine, Options, Positive
+from kbert.options import Count, Fraction, Machine, NonzeroFraction, Options, Positive
 
 PRESETS = pathlib.Path(__file__).with_name("presets")  # files as --config takes them
 RANDOM_NEXT_RATE = 0.5
+SEQUENCE_LENGTH = 128
+# A part of a run: sequence length, fraction of the steps, and if they differ batch size and maximum number of masks.
+PhasePlan = (
+    tuple[Count, NonzeroFraction] | tuple[Count, NonzeroFraction, Count] | tuple[Count, NonzeroFraction, Count, Count]
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from kbert.options import (
     checked,
     record,
 )
-from kbert.pretraining.run.options import RANDOM_NEXT_RATE, Execution, Masking, NewModel
+from kbert.pretraining.run.options import RANDOM_NEXT_RATE, SEQUENCE_LENGTH, Execution, Masking, NewModel, PhasePlan
 
 if TYPE_CHECKING:
     import keras
@@ -88,13 +88,12 @@ def pretrain(
     init: ModelSource | None = None,
     steps: Count | None = None,
     hours: Positive | None = None,
-    phases: Sequence[str | Sequence[int | float]] | None = None,
-    sequence_length: Count | None = None,
+    phases: Sequence[PhasePlan] | None = None,
+    sequence_length: Count = SEQUENCE_LENGTH,
     batch_size: Count = 32,
     learning_rate: Positive = 1e-4,
     schedule: Literal["linear", "stable", "constant"] = "linear",
-    warmup_steps: Count | None = None,
-    warmup_proportion: Fraction | None = None,
+    warmup_steps: Count | FractionBelowOne = 0.1,
     dropout: FractionBelowOne | None = None,
     mask_rate: NonzeroFraction = MASK_RATE,
     whole_word: bool = False,
@@ -147,18 +146,18 @@ def pretrain(
             scores before the first step are then `metrics["before"]`, on the same held-out rows.
         steps: weight updates; the paper: 1,000,000. Defaults to all batches of a directory of batches.
         hours: hours of training, instead of `steps`: a few steps of each phase are timed first, and the steps there is
-            time for are stored in settings.json; evaluating and saving come on top.
+            time for are stored in settings.json; evaluating and saving come on top. If both are given, as in that
+            settings.json, `steps` counts.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the steps),
             and optionally its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
             command line 128:0.9 512:0.1.
-        sequence_length: tokens per row. Defaults to 128.
+        sequence_length: tokens per row.
         batch_size: sequences per update, over all replicas; the paper: 256.
         learning_rate: the peak.
         schedule: "linear", to 0 at the end, as in the paper; "stable": constant after the warm-up, and to 0 in the last
             fifth; "constant" after the warm-up: such a run keeps its last checkpoint, and the same call with more
-            `steps` and the same `warmup_steps` extends it.
-        warmup_steps: steps of rising learning rate. Defaults to a tenth of `steps`, at most 10,000.
-        warmup_proportion: the same as a fraction of the run; `warmup_steps`, if given, counts.
+            `steps` and the same number of `warmup_steps` extends it.
+        warmup_steps: steps of rising learning rate: an integer, or a number below 1, the fraction of the run.
         dropout: dropout of a new or loaded model. Defaults to 0.1, or to the loaded model's.
         mask_rate: the fraction of the tokens that are predicted.
         whole_word: whether whole words are masked (Google's release of May 2019).
@@ -233,12 +232,12 @@ def pretrain(
     corpus = corpus_source(corpus_or_records)
     plan = plan_phases(phases, batch_size, sequence_length, masking.max_predictions, mask_rate, left_to_right)
     planned = Course(plan, steps, execution.steps_per_execution)
-    rate = LearningRate(learning_rate, schedule, warmup_steps, warmup_proportion)
+    rate = LearningRate(learning_rate, schedule, warmup_steps)
     start = Start(init, size, vocabulary, lowercase, dropout, new_model, seed)
     if is_batches(corpus):
         data = _stored_batches(corpus, planned, settings)
     else:
-        _check_corpus(corpus, start, rate, steps, hours, output, overwrite)
+        _check_corpus(corpus, start, rate, steps, hours)
         from kbert.pretraining.run.corpus_data import CorpusData  # it loads TensorFlow, which batches do without
 
         data = CorpusData(
@@ -324,29 +323,14 @@ def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, A
     return data
 
 
-def _check_corpus(
-    corpus: Any,
-    start: "Start",
-    rate: "LearningRate",
-    steps: int | None,
-    hours: float | None,
-    output: PathLike | None,
-    overwrite: bool,
-) -> None:
+def _check_corpus(corpus: Any, start: "Start", rate: "LearningRate", steps: int | None, hours: float | None) -> None:
     """Raises ValueError for arguments that do not go together, or not with this corpus."""
     from kbert.corpus.records_manifest import is_records
     from kbert.pretraining.run.source import is_text
     from kbert.pretraining.run.starting_model import check_start
-    from kbert.weights.step_paths import SETTINGS
 
     if steps is None and hours is None:
         raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
-    is_new = output is None or overwrite or not (pathlib.Path(output) / SETTINGS).exists()
-    if is_new and steps is not None and hours is not None:  # to resume a run of hours, its settings.json may be given
-        raise ValueError(
-            f"pretrain: expected either `steps` or `hours`. Received: {steps} and {hours}. A run of hours has "
-            "both in its settings.json: remove one of them for another run"
-        )
     if steps is not None:
         rate.warmup(steps)  # an error if it is longer
     check_start(start, is_text(corpus), is_records(corpus))
@@ -429,8 +413,8 @@ def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict
         settings |= {"batch_size": phase.batch_size, "max_predictions": phase.max_predictions}
     else:
         settings["phases"] = course.phases
-    if hours is None:  # with warm-up steps, not the fraction, a run can be extended; one of hours cannot
-        settings |= {"warmup_steps": rate.warmup(course.steps), "warmup_proportion": None}
+    if hours is None:  # as steps, not a fraction of them: then a run can be extended; one of hours cannot
+        settings["warmup_steps"] = rate.warmup(course.steps)
     return to_json(settings)
 
 

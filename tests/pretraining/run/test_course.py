@@ -37,7 +37,6 @@ def test_what_does_not_go_together(records):
         lambda change: pretrain(**SHORT | change),
         ({"steps": None}, "either `steps` or `hours`. Received: neither"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
-        ({"hours": 1.0}, "either `steps` or `hours`. Received: 2 and 1.0"),
         ({"next_sentence": False, "random_next_rate": 0.3}, "`random_next_rate` is for next .* Received: 0.3 and next"),
         (
             {"init": "model", "new_model": NewModel(position_embedding="sinusoidal")},
@@ -48,8 +47,10 @@ def test_what_does_not_go_together(records):
             "`init` has positions and weights of its own. Received: .*0.01",
         ),
         ({"warmup_steps": 3}, "`warmup_steps` must be at most `steps`. Received: 3 of 2"),
-        ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
-        ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"phases": [(16, 0.8), (24, 0.2)], "sequence_length": 24}, r"each of `phases` needs a step.* phases\[1\], 20"),
+        ({"phases": [(24, 1.0)]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"phases": [(16, 0.5)]}, r"`phases` must have the sum 1. Received: \[\(16, 0.5\)\]"),
+        ({"phases": []}, r"`phases` must have the sum 1. Received: \[\]"),
         (
             {"left_to_right": True, "masking": Masking(mask_token_rate=0.9, keep_rate=0.0)},
             "masks none. Received: whole",
@@ -97,6 +98,8 @@ def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch):
     stored = read_json(settings)
     run = run_kbert("pretrain", "--config", settings, "--output", tmp_path / "run")
     assert run.metrics["steps"] == stored["steps"] == 2 and read_json(settings) == stored
+    again = run_kbert("pretrain", "--config", settings, "--steps", 1, "--output", tmp_path / "another")
+    assert again.metrics["steps"] == 1
 
 
 @pytest.mark.parametrize(
@@ -104,14 +107,14 @@ def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch):
     [({}, 20), ({"mask_rate": 0.15}, 20), ({"mask_rate": 0.3}, 40), ({"left_to_right": True}, 126)],
 )
 def test_as_many_predictions_as_the_objective_has(changes, predictions):
-    for phases in (None, ["128:1"]):
+    for phases in (None, [(128, 1.0)]):
         assert course_of(steps=10, phases=phases, **changes).phases[0].max_predictions == predictions
     assert course_of(masking=Masking(max_predictions=7)).phases[0].max_predictions == 7
 
 
-def test_the_warm_up():
-    assert LearningRate(1.0, "linear").warmup(1000) == 100 and LearningRate(1.0, "linear").warmup(10**6) == 10_000
-    assert LearningRate(1.0, "linear", None, 0.05).warmup(1000) == 50 == LearningRate(1.0, "linear", 50, 0.3).warmup(99)
+@pytest.mark.parametrize(("warmup_steps", "steps"), [(50, 50), (0.1, 100), (0.0001, 1), (0.0, 0)])
+def test_the_warm_up(warmup_steps, steps):
+    assert LearningRate(1.0, "linear", warmup_steps).warmup(1000) == steps
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_the_warm_up():
         ({"schedule": "constant"}, True),
         ({"schedule": "stable"}, False),
         ({"schedule": "linear"}, False),
-        ({"schedule": "constant", "phases": ["16:0.5", "24:0.5"], "sequence_length": None}, False),
+        ({"schedule": "constant", "phases": [(16, 0.5), (24, 0.5)], "sequence_length": 24}, False),
         ({"schedule": "constant", "steps": None, "hours": 1.0}, False),
     ],
 )
@@ -141,7 +144,7 @@ def test_more_steps_extend_a_run_only_if_what_is_done_does_not_depend_on_them(
 def test_presets():
     paper, small = preset("paper"), preset("small-budget")
     assert course_of(steps=1000, phases=paper["phases"], batch_size=paper["batch_size"]).phases == PAPER
-    assert paper["warmup_proportion"] == 0.01 and (small["learning_rate"], small["schedule"]) == (1e-3, "stable")
+    assert paper["warmup_steps"] == 0.01 and (small["learning_rate"], small["schedule"]) == (1e-3, "stable")
     assert small["optimization"].bias_correction and not paper["optimization"].bias_correction
     assert small["new_model"] == NewModel(initializer_stddev="scaled", position_initializer="sinusoidal")
     Start("model", None, None, True, None, small["new_model"], 0)  # no error: they are of a preset
@@ -170,22 +173,27 @@ def test_new_weights():
     assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0
 
 
-def test_phases_are_read_as_numbers_and_as_text():
-    assert plan_phases([(128, 0.9), (512, 0.1)], 256) == plan_phases(["128:0.9", "512:0.1"], 256) == PAPER
-    assert plan_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
+def test_phases_may_have_a_batch_size_and_a_number_of_masks():
+    assert plan_phases([(128, 0.9), (512, 0.1)], 256) == PAPER
+    assert plan_phases([(64, 0.5, 8), (128, 0.5, 4, 7)], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
     assert plan_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
 
 
+def test_phases_on_the_command_line():
+    values, _ = parse_call("kbert", COMMANDS["pretrain"], ["records", "--phases", "64:0.5:8", "128:0.5:4:7"])
+    assert values["phases"] == [(64, 0.5, 8), (128, 0.5, 4, 7)]
+
+
 @pytest.mark.parametrize(
-    "wrong", [["128"], ["128:x"], ["128:0"], ["0:1"], ["12.5:1"], ["8:1:2:3:4"], [(8, 0.5)], [], [(8, 1.0, 0)], [7]]
+    "wrong", ["128", "128:x", "128:0", "0:1", "12.5:1", "8:1:2:3:4", "8:1:0", "8:", "128:0.9,512:0.1"]
 )
 def test_wrong_phases(wrong):
-    with pytest.raises(ValueError, match="pretrain: .*Received"):
-        plan_phases(wrong, 32)
+    with pytest.raises(ValueError, match=r"`phases` must be a list, each item \(a positive integer, .*Received: "):
+        parse_call("kbert", COMMANDS["pretrain"], ["records", "--phases", wrong])
 
 
 def test_every_phase_has_a_step():
-    assert course_of(40, phases=["128:0.9", "512:0.1"]).phase_steps == [36, 4]
+    assert course_of(40, phases=[(128, 0.9), (512, 0.1)]).phase_steps == [36, 4]
     with pytest.raises(ValueError, match=r"phases\[1\], 1.00% of 40 steps, with 512 tokens"):
         course_of(40, phases=[(128, 0.99), (512, 0.01)])
     with pytest.raises(ValueError, match=r"phases\[0\], 10.00% of 8 steps, with 128 tokens"):
@@ -198,7 +206,7 @@ def test_fractions_that_are_not_binary_end_with_the_run():
 
 
 def test_a_phase_reads_from_its_own_first_row(records):
-    data = corpus_data(records, make_tokenizer(), steps=6, phases=["16:0.5:2", "24:0.5:3"], packed=False)
+    data = corpus_data(records, make_tokenizer(), steps=6, phases=[(16, 0.5, 2), (24, 0.5, 3)], packed=False)
     found = next(iter(data.from_step(1, 5)))[0]["token_ids"]
     expected = next(iter(data.batches(1, start_step=2)))[0]["token_ids"]
     assert found.shape == (3, 24) and (found.numpy() == expected.numpy()).all()

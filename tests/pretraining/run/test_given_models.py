@@ -125,7 +125,7 @@ def test_the_best_checkpoint_is_kept_on_request(records, whole, tmp_path):
     assert kbert.load_pretrained(f"{whole.path}@{best}").task == "pretraining"
     for wrong in (
         {"output": None},
-        {"output": tmp_path / "new", "sequence_length": None, "phases": [(8, 0.5), (16, 0.5)]},
+        {"output": tmp_path / "new", "phases": [(8, 0.5), (16, 0.5)]},
     ):
         with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
             kbert.pretrain(records, init=make_pretrainer(16), **BEST | wrong)

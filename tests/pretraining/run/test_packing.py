@@ -40,7 +40,7 @@ def test_too_short_rows_are_named(records):
 
 def test_phases_have_one_layout(records):
     """A long phase of short pairs decides for a little one of full rows, and all have the parts of the longest rows."""
-    phases = {"sequence_length": None, "steps": 10, "phases": ["8:0.1", "112:0.9"]}
+    phases = {"sequence_length": 112, "steps": 10, "phases": [(8, 0.1), (112, 0.9)]}
     data = data_of(records, **phases)
     assert data.choose_packing() is True and data.num_parts == 7
-    assert data_of(records, sequence_length=None, phases=["8:1"]).choose_packing() is False
+    assert data_of(records, sequence_length=8, phases=[(8, 1.0)]).choose_packing() is False

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("same_data")
 _RUN = pytest.mark.slow  # half a minute; phases: training/test_stages.py; a run: test_pretrain.py, test_given_models.py
 
 PLAN = {
-    "phases": ["16:0.75", "24:0.25:3"],
+    "phases": [(16, 0.75), (24, 0.25, 3)],
     "batch_size": 4,
     "learning_rate": 0.01,
     "evaluation_batches": 1,
@@ -176,7 +176,7 @@ def test_a_run_of_hours_is_that_of_its_steps_and_resumes(records, by_steps, tmp_
             return seconds
 
         monkeypatch.setattr("kbert.training.dry_run.mean_seconds_per_step", measure)
-        options = {"hours": 4 / 3600, "warmup_proportion": 0.25, "callbacks": callbacks, "output": tmp_path}
+        options = {"hours": 4 / 3600, "warmup_steps": 0.25, "callbacks": callbacks, "output": tmp_path}
         return kbert.pretrain(records, init=make_pretrainer(24), **options | PLAN | given)
 
     with pytest.raises(Killed):

@@ -67,8 +67,8 @@ class Command:
         failed: function of the result: whether the exit status is 1.
         tasks: for a verb with a parameter ``task``: function that gives the class of task objects by the word that
             comes first; the fields of the class are flags.
-        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict; those that
-            a trained model has fixed are no flags.
+        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict, or no task
+            at all; fields that a trained model has fixed are no flags.
         resumes: whether the same command resumes a killed run, if it has an ``output``.
         presets: directory of configuration files that ``--config`` takes by their names, without ``.yaml``.
         epilog: examples, for the help.
@@ -90,21 +90,20 @@ class Command:
         """The first sentence of the verb's docstring."""
         return (inspect.getdoc(self.verb) or "").split("\n\n")[0].replace("\n", " ")
 
-    def flags(self, task: str | None = None) -> dict[str, Flag]:
-        """By name: the flags of the verb and, where it has a task, those of the task of this name."""
+    def flags(self, task: Callable | None = None) -> dict[str, Flag]:
+        """By name: the flags of the verb and, where it has tasks, those of the task that was chosen."""
         flags = [flag for flag in flags_of(self.verb, self.positional) if self.tasks is None or flag.name != "task"]
         if task is not None:
-            kind = self.tasks()[task]
-            own = flags_of(kind, group="task")
+            own = flags_of(task, group="task")
             if self.takes_fields(task):
-                fixed = fixed_by_model(kind)
+                fixed = fixed_by_model(task)
                 own = [dataclasses.replace(flag, default=None) for flag in own if flag.name not in fixed]
             flags += own
         return {flag.name: flag for flag in flags}
 
-    def takes_fields(self, task: str) -> bool:
+    def takes_fields(self, task: Callable) -> bool:
         """Whether the verb takes the fields of this task; a function, such as `kbert.tasks.glue`, is called anyway."""
-        return self.partial_task and isinstance(self.tasks()[task], type)
+        return self.partial_task and isinstance(task, type)
 
 
 def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "arguments") -> Iterator[Flag]:
@@ -135,10 +134,6 @@ def _members(annotation) -> tuple:
     return (annotation,)
 
 
-def _accepts(annotation, kind: type) -> bool:
-    return kind in _members(annotation)
-
-
 def _item_type(annotation):
     """The type of the items of a list or tuple of any length whose items are words; None: no such."""
     for member in _members(annotation):
@@ -154,28 +149,31 @@ def read_word(text: str, annotation: Any) -> Any:
 
     128:0.9 is a tuple.
     """
-    if text.lower() == "none" and _accepts(annotation, type(None)):
+    types = _members(annotation)
+    if text.lower() == "none" and type(None) in types:
         return None
-    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in _members(annotation)):
+    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in types):
         return text  # "2.0" is a choice, and not a number
     try:
         value = json.loads(text)
     except ValueError:
-        is_tuple = any(typing.get_origin(member) is tuple for member in _members(annotation))
+        is_tuple = any(typing.get_origin(member) is tuple for member in types)
         return [read_word(word, Any) for word in text.split(":")] if is_tuple else text
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if _accepts(annotation, str) and not (is_number and (_accepts(annotation, int) or _accepts(annotation, float))):
+    if str in types and not (is_number and (int in types or float in types)):
         return text
     return value
 
 
-def make_parser(prog: str, command: Command, task: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a command, with the flags of one task where it has tasks."""
+def make_parser(
+    prog: str, command: Command, flags: Mapping[str, Flag], tasks: Iterable[str] = ()
+) -> argparse.ArgumentParser:
+    """The parser of these flags of a command. Its help lists `tasks`, of which one can be chosen."""
     description = re.split(r"\n(?=Args:|Returns:|Raises:)", inspect.getdoc(command.verb) or "")[0].strip()
-    first = [prog] if task is None else [prog, task]
-    if command.tasks is not None and task is None:
+    first = [prog]
+    if tasks:
         first.append("[TASK]" if command.partial_task else "TASK")
-        description += f"\n\nTASK is one of {', '.join(command.tasks())}. {prog} TASK --help shows its flags, too."
+        description += f"\n\nTASK is one of {', '.join(tasks)}. {prog} TASK --help shows its flags, too."
     parser = argparse.ArgumentParser(
         prog=prog,
         usage=" ".join([*first, *(name.upper() for name in command.positional), "[flags]"]),
@@ -185,9 +183,8 @@ def make_parser(prog: str, command: Command, task: str | None = None) -> argpars
         allow_abbrev=False,
         exit_on_error=False,
     )
-    flags = command.flags(task).values()
-    groups = {name: parser.add_argument_group(name) for name in dict.fromkeys(flag.group for flag in flags)}
-    for flag in flags:
+    groups = {name: parser.add_argument_group(name) for name in dict.fromkeys(flag.group for flag in flags.values())}
+    for flag in flags.values():
         _add_flag(groups[flag.group], flag)
     others = parser.add_argument_group("configuration")
     text = "YAML or JSON with values of flags; flags override it, and a later file an earlier one"
@@ -206,7 +203,7 @@ def _add_flag(group, flag: Flag) -> None:
         text += f" (default: {to_json(flag.default)})"
     item = _item_type(flag.annotation)
     options = {"default": argparse.SUPPRESS, "help": text}
-    if _accepts(flag.annotation, bool):
+    if bool in _members(flag.annotation):
         group.add_argument(flag.string, action=argparse.BooleanOptionalAction, **options)
         return
     options["type"] = functools.partial(read_word, annotation=item or flag.annotation)
@@ -244,37 +241,39 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         end = argv.index("--")
         argv, beam_flags = argv[:end], argv[end + 1 :]
     values, files = _read_configs(argv, command.presets)
-    task = None
-    if command.tasks is not None:
-        fields = _task_fields(values.pop("task", None) or {})
-        task, argv = _choose_task(command, argv, fields.pop("task", None))
+    tasks = {} if command.tasks is None else command.tasks()
+    word = None
+    if tasks:
+        word, argv, fields = _choose_task(command, tasks, argv, values.pop("task", None) or {})
         values |= fields
+    task = tasks.get(word)
+    prog = prog if task is None else f"{prog} {word}"
     flags = command.flags(task)
-    words, unknown = make_parser(prog, command, task).parse_known_args(argv)
-    prog = prog if task is None else f"{prog} {task}"
+    parser = make_parser(prog, command, flags, () if task else tasks)
+    words, unknown = parser.parse_known_args(argv)
     if unknown:
-        word = unknown[0].split("=")[0]
-        kind = "flag" if word.startswith("-") else "argument"
+        name = unknown[0].split("=")[0]
+        kind = "flag" if name.startswith("-") else "argument"
         strings = [flag.string for flag in flags.values()]
-        raise ValueError(f"unknown {kind} {word}. {suggest(word, strings, f'See {prog} --help')}")
+        raise ValueError(f"unknown {kind} {name}. {suggest(name, strings, f'See {prog} --help')}")
     if wrong := [name for name in values if name not in flags]:
         raise ValueError(f"--config {' '.join(files)}: unknown option `{wrong[0]}`. {suggest(wrong[0], flags)}")
     for name, flag in flags.items():
         if name in words:
             values[name] = getattr(words, name)
-            if isinstance(values[name], list) and len(values[name]) == 1 and _accepts(flag.annotation, str):
+            if isinstance(values[name], list) and len(values[name]) == 1 and str in _members(flag.annotation):
                 (values[name],) = values[name]  # of a string or a list of strings
         if name in values:
             values[name] = check_option(prog, name, values[name], flag.annotation)
         elif flag.default is REQUIRED:
             raise ValueError(f"{flag.string} is required. See {prog} --help")
     if words.print_config:
-        _print_config(flags.values(), values, task)
+        _print_config(flags.values(), values, word)
         sys.exit()
     fields = {name: values.pop(name) for name, flag in flags.items() if flag.group == "task" and name in values}
     arguments = grouped(command.verb, values)
     if task is not None:
-        arguments["task"] = fields if command.takes_fields(task) else command.tasks()[task](**fields)
+        arguments["task"] = fields if command.takes_fields(task) else task(**fields)
     if beam_flags:
         arguments["beam_flags"] = beam_flags
     return arguments, words
@@ -292,25 +291,25 @@ def _read_configs(argv: Sequence[str], presets: pathlib.Path | None) -> tuple[di
     return values, files
 
 
-def _task_fields(fields: Any) -> dict[str, Any]:
-    """The fields of the `task` in a configuration, with its name as "task"."""
-    if not isinstance(fields, Mapping):
-        raise ValueError(f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}")
+def _choose_task(
+    command: Command, tasks: Iterable[str], argv: Sequence[str], configured: Any
+) -> tuple[str | None, Sequence[str], dict[str, Any]]:
+    """(the task, the words after it, its configured fields): the task is the first word, or the configured one."""
+    if not isinstance(configured, Mapping):
+        raise ValueError(
+            f"--config: expected `task` with its fields, as settings.json has it. Received: {configured!r}"
+        )
+    fields = dict(configured)
+    word = fields.pop("task", None)
     if fields.get("glue"):  # the name of a GLUE task fixes the other fields
-        return {"task": "glue", "name": fields["glue"]}
-    return dict(fields)
-
-
-def _choose_task(command: Command, argv: Sequence[str], configured: Any) -> tuple[str | None, Sequence[str]]:
-    """(the name of the task, the words after it): the first word, or the task of the configuration."""
-    tasks = command.tasks()
+        word, fields = "glue", {"name": fields["glue"]}
     if argv and argv[0] in tasks:
-        return argv[0], argv[1:]
-    if configured in tasks:
-        return configured, argv
-    if inspect.signature(command.verb).parameters["task"].default is REQUIRED and argv not in (["--help"], ["-h"]):
+        return argv[0], argv[1:], fields
+    if word in tasks:
+        return word, argv, fields
+    if not command.partial_task and argv not in (["--help"], ["-h"]):
         raise ValueError(f"A task comes first. {suggest(argv[0] if argv else '', tasks)}")
-    return None, argv
+    return None, argv, fields
 
 
 def _print_config(flags: Iterable[Flag], values: Mapping[str, Any], task: str | None) -> None:

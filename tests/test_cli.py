@@ -302,7 +302,7 @@ def test_errors_that_a_user_can_fix_are_one_line_and_bugs_have_a_traceback():
 
 
 def test_the_parser_has_every_option():
-    parser = make_parser("kbert train", TRAIN)
+    parser = make_parser("kbert train", TRAIN, TRAIN.flags())
     assert {"--logical-cpus", "--whole-word", "--config"} <= parser._option_string_actions.keys()
 
 

@@ -66,8 +66,8 @@ def test_every_flag_that_is_named_exists(page, program, arguments):
     if words[0].startswith(("-", "{", "VERB", "COMMAND")):
         return
     command, words = _command(program, words)
-    tasks = list(command.tasks()) if command.tasks else [None]
-    known = "".join(make_parser(program, command, task).format_help() for task in tasks)
+    tasks = command.tasks().values() if command.tasks else [None]
+    known = "".join(make_parser(program, command, command.flags(task)).format_help() for task in tasks)
     unknown = [word for word in words if word.startswith("--") and not re.search(rf"{word}\b", known)]
     assert not unknown, f"{page}: {program} {arguments} has no {unknown}"
 

@@ -36,8 +36,8 @@ def test_a_verb_has_a_body_that_one_can_follow(name):
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_flag_has_a_name_of_its_own(word):
     command = COMMANDS[word]
-    for task in command.tasks() if command.tasks else [None]:
-        flags = make_parser(word, command, task)._actions
+    for task in command.tasks().values() if command.tasks else [None]:
+        flags = make_parser(word, command, command.flags(task))._actions
         names = [string for flag in flags for string in flag.option_strings or [flag.dest]]
         assert sorted(set(names)) == sorted(names)
 

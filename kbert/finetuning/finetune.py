@@ -263,7 +263,7 @@ def finetune(
 
     pipeline, result, scored = (pipeline, None, {}) if scoring is None else scoring.score_kept(pipeline, done)
     metrics = scored | stored_run.describe_run(task, sets, all_examples, data.windows, done, log.records)
-    stored_run.finish_run(run, settings, board, pipeline, result, metrics, log.records)
+    stored_run.finish_run(run, board, pipeline, result, metrics, log.records)
     return FinetunedRun(metrics, log.records, pipeline, run.path)
 
 

@@ -87,7 +87,6 @@ def describe_run(
 @internal_errors()
 def finish_run(
     run: RunDirectory,
-    settings: dict[str, Any],
     board: TensorBoard | None,
     pipeline: Pipeline,
     result: Evaluation | None,
@@ -114,7 +113,7 @@ def finish_run(
         scores = result.scores if result is not None else records[-1] if records else {}
         board.finish({**scores, "minutes": metrics["minutes"]}, metrics.get("kept_step", metrics["steps"]))
     run.finish(metrics, save)
-    note_origin(model, run, metrics, RECIPE, settings, ("source", "train", "dev"))
+    note_origin(model, run, metrics)
     pipeline.trained_columns = trained_columns(model)
 
 

@@ -74,20 +74,13 @@ def run_record(run: pathlib.Path) -> dict:
     return {"recipe": record["recipe"], "versions": record["versions"], "settings": settings, "inputs": inputs}
 
 
-def note_origin(
-    model: "keras.Model",
-    run: "RunDirectory | None",
-    metrics: dict,
-    recipe: str,
-    settings: Mapping,
-    inputs: Sequence[str],
-) -> None:
+def note_origin(model: "keras.Model", run: "RunDirectory", metrics: dict) -> None:
     """Notes on a model that a run has trained how its weights were made, for `kbert.export`."""
-    if run is not None and run.path is not None:
+    if run.path is not None:
         model.provenance = stored_provenance(run.path / MODEL)
         return
-    settings = {name: value for name, value in settings.items() if name not in inputs}
-    made_by = {"recipe": recipe, "versions": versions(), "settings": settings}
+    settings = {name: value for name, value in run.settings.items() if run.inputs.get(name) is None}
+    made_by = {"recipe": run.recipe, "versions": versions(), "settings": settings}
     model.provenance = Provenance({"run": made_by}, metrics)
 
 

@@ -55,6 +55,7 @@ class RunDirectory:
         is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
         is_chief: bool, whether this process writes; of several workers the first does.
         made: list of paths, the directories that `open_run` made: this one and its parents, innermost first.
+        recipe, inputs: of a run that writes nothing, as for `open_run`.
     """
 
     path: pathlib.Path | None
@@ -63,6 +64,8 @@ class RunDirectory:
     is_finished: bool = False
     is_chief: bool = True
     made: list[pathlib.Path] = dataclasses.field(default_factory=list)
+    recipe: str | None = None
+    inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def discard(self) -> None:
         """Deletes what is in the directory of a run that cannot begin, and the directories that `open_run` made.
@@ -156,7 +159,7 @@ def open_run(
     examples: dict | None = None,
     reuse: bool = False,
     extendable: bool = False,
-    decided: Sequence[str] = (),
+    choices: dict | None = None,
 ) -> RunDirectory:
     """Opens a verb's output directory by the rule that all verbs share, and locks it until the run ends.
 
@@ -182,8 +185,8 @@ def open_run(
             for a teacher. A resumed run must have the same ones.
         reuse: whether a finished run of this kind is wanted, rather than an error.
         extendable: whether the learning rate of a step does not depend on the number of steps.
-        decided: names of settings that the run decides later (`RunDirectory.decide`) where they are None. A resumed run
-            takes them from settings.json.
+        choices: further settings, which the run decides later (`RunDirectory.decide`) where they are None. A resumed
+            run takes them from settings.json.
 
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
@@ -195,12 +198,15 @@ def open_run(
     """
     if overwrite is not None:
         check_option("open_run", "overwrite", overwrite, bool)
-    if output is None:
-        return RunDirectory(None)
-    path = check_directory(output, "`output`")
-    settings = json.loads(json.dumps(settings))
     inputs = inputs or {}
     examples = examples or {}
+    choices = choices or {}
+    settings = settings | choices
+    if output is None:
+        return RunDirectory(None, settings, recipe=recipe, inputs=inputs)
+    path = check_directory(output, "`output`")
+    settings = json.loads(json.dumps(settings))
+    decided = [name for name, value in choices.items() if value is None]
     if hardware is None:
         return _open(path, settings, overwrite, inputs, recipe, examples, reuse, extendable, decided)
     if not hardware.is_chief:
@@ -297,7 +303,7 @@ def _extend(path: pathlib.Path, steps: int, settings: dict, is_finished: bool) -
 
 
 def _with_decided(settings: dict, stored: dict, decided: Sequence[str]) -> dict:
-    return settings | {name: stored[name] for name in decided if settings[name] is None and name in stored}
+    return settings | {name: stored[name] for name in decided if name in stored}
 
 
 def _check_record(path: pathlib.Path, inputs_now: dict, examples: dict) -> None:

@@ -7,12 +7,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import types
 
 import pytest
 from helpers.paths import ROOT
 
 from kbert.files import read_json, write_directory
 from kbert.training import run_directory
+from kbert.training.made_by import note_origin
 from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
@@ -102,20 +104,26 @@ def test_other_files_are_an_error(tmp_path):
 
 
 def test_what_a_run_decides_itself_is_stored_and_not_compared(tmp_path):
-    asked = SETTINGS | {"packed": None}
-    run = open_run(tmp_path / "run", asked, decided=["packed"])
+    run = open_run(tmp_path / "run", SETTINGS, choices={"packed": None})
     assert run.settings["packed"] is None
     run.decide(packed=True)
     assert read_json(tmp_path / "run" / "settings.json") == json.loads(json.dumps(SETTINGS | {"packed": True}))
     for given in (None, True):
-        run = open_run(tmp_path / "run", SETTINGS | {"packed": given}, decided=["packed"])
+        run = open_run(tmp_path / "run", SETTINGS, choices={"packed": given})
         assert run.is_resumed and run.settings["packed"] is True
-    for change in ({"packed": False}, {"steps": 20}):
+    for settings, packed in ((SETTINGS, False), (SETTINGS | {"steps": 20}, None)):
         with pytest.raises(FileExistsError, match="an unfinished run with other settings"):
-            open_run(tmp_path / "run", asked | change, decided=["packed"])
+            open_run(tmp_path / "run", settings, choices={"packed": packed})
     run.finish({})
     with pytest.raises(FileExistsError, match="the finished run of these settings"):
-        open_run(tmp_path / "run", asked, decided=["packed"])
+        open_run(tmp_path / "run", SETTINGS, choices={"packed": None})
+
+
+def test_a_model_of_a_run_without_output_is_described_without_its_inputs():
+    run = open_run(None, SETTINGS | {"teacher": "a/b", "dev": 0.1}, inputs={"teacher": "a/b", "dev": None}, recipe="r")
+    model = types.SimpleNamespace()
+    note_origin(model, run, {})
+    assert model.provenance.made_by["run"]["settings"] == SETTINGS | {"dev": 0.1}
 
 
 @pytest.mark.parametrize("written", [False, True])

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("kbert")
 SIZES = Literal["tiny", "mini", "small", "medium", "base", "large"]
 _TIMED_STEPS = 20  # of each phase, for `hours`
-_INPUTS = ("corpus_or_records", "vocabulary", "init", "names")  # arguments that name files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +234,8 @@ def pretrain(
     rate = LearningRate(learning_rate, schedule, warmup_steps)
     start = Start(init, size, vocabulary, lowercase, dropout, new_model, seed)
     if is_batches(corpus):
-        data = _stored_batches(corpus, planned, settings)
+        of_text = dict(vocabulary=vocabulary, lowercase=lowercase, held_out=held_out, phases=phases, hours=hours)
+        data = _stored_batches(corpus, planned, settings, **of_text, left_to_right=left_to_right)
     else:
         _check_corpus(corpus, start, rate, steps, hours)
         from kbert.pretraining.run.corpus_data import CorpusData  # it loads TensorFlow, which batches do without
@@ -264,7 +264,7 @@ def pretrain(
     settings |= {} if dry_run else _resolved_settings(corpus, data, start, rate, hours, phases is None)
     extendable = schedule == "constant" and hours is None and len(data.course.phases) == 1
     directory = None if dry_run else output
-    run = _open_run(directory, settings, overwrite, hardware, corpus, start, masking.names, extendable)
+    run = _open_run(directory, settings, overwrite, hardware, corpus, data, start, masking.names, extendable)
     with records_place(run.path) as place:
         with run.beginning():
             if is_text(corpus):
@@ -282,12 +282,11 @@ def pretrain(
                 estimate = _estimate(data, trained, optimization, rate, hardware)
                 return PretrainingRun(estimate, [], model, data.tokenizer, described)
             about_data = data.describe(evaluations[-1])
-            settings |= {"packed": data.packed, "steps": course.steps}
             run.decide(packed=data.packed, steps=course.steps)
 
         _log_plan(hardware, course, model, about_data, start)
         _describe_checkpoints(run, model, described, data.vocabulary)
-        boards, examples = _show(log_dir, settings, data, model, evaluations[0], about_data, profile)
+        boards, examples = _show(log_dir, run.settings, data, model, evaluations[0], about_data, profile)
         scoring = _scoring(trained, evaluations, course, checkpoint_every, init is not None, examples)
         best = functools.partial(_best_step, scoring, keep_best)
         log = RunLog(run.path)
@@ -300,24 +299,23 @@ def pretrain(
                 board.finish({**scores, "minutes": metrics["minutes"]}, metrics["steps"])
         save = functools.partial(_save, model, described, data.vocabulary)
         run.finish(metrics, save, keep_checkpoint=extendable, keep_every=keep_every, keep_step=best())
-        note_origin(model, run, metrics, "kbert.pretrain", settings, _INPUTS)
+        note_origin(model, run, metrics)
     return PretrainingRun(metrics, log.records, model, data.tokenizer, described, run.path)
 
 
-def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, Any]) -> "StoredBatches":
-    """Stored batches, which have a course of their own; ValueError for other settings than they were written with."""
+def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, Any], **of_text: Any) -> "StoredBatches":
+    """Stored batches, which have a course of their own; ValueError for other settings than they were written with.
+
+    `of_text` are arguments that batches leave at their defaults.
+    """
     from kbert.pretraining.run.stored_batches import StoredBatches
 
     data = StoredBatches(corpus, course)
     parameters = inspect.signature(pretrain).parameters.items()
     defaults = record(pretrain, {name: parameter.default for name, parameter in parameters})
-    of_text = {"vocabulary", "lowercase", "held_out", "phases", "left_to_right", "hours"}
-    decided = (of_text | data.manifest.keys()) - {"steps", "seed"}  # of the run itself
-    changed = {
-        name: value
-        for name, value in settings.items()
-        if name in decided and value not in (defaults[name], data.manifest.get(name))
-    }
+    given = {name: value for name, value in settings.items() if name in data.manifest} | of_text
+    del given["steps"], given["seed"]  # of the run itself
+    changed = {name: value for name, value in given.items() if value not in (defaults[name], data.manifest.get(name))}
     if changed:
         raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {changed} as well")
     return data
@@ -403,10 +401,8 @@ def _resolved_settings(corpus, data, start, rate, hours, has_one_length) -> dict
         "corpus_or_records": identify_source(corpus),
         "vocabulary": identify_vocabulary(start.vocabulary),
         "init": identify_model(start.init),
-        "steps": course.steps,
         "sequence_length": course.sequence_length,
         "held_out": data.held_out,
-        "packed": data.packed,
     }
     if has_one_length:
         [phase] = course.phases
@@ -424,6 +420,7 @@ def _open_run(
     overwrite: bool,
     hardware: "Hardware",
     corpus: Any,
+    data: "CorpusData | StoredBatches",
     start: "Start",
     names: PathLike | None,
     extendable: bool,
@@ -432,24 +429,21 @@ def _open_run(
     from kbert.pretraining.run.source import input_files
     from kbert.training.run_directory import open_run
 
-    if output is None:
-        return open_run(None, settings)
     inputs = {
         "corpus_or_records": input_files(corpus, output),
         "vocabulary": start.vocabulary if isinstance(start.vocabulary, str | os.PathLike) else None,
         "init": start.init if start.is_loaded else None,
         "names": names,
     }
-    inputs = {name: files for name, files in inputs.items() if files is not None}
     return open_run(
         output,
         settings,
         overwrite,
         hardware,
-        inputs=inputs,
+        inputs={name: files for name, files in inputs.items() if files is not None},
         recipe="kbert.pretrain",
         extendable=extendable,
-        decided=["packed", "steps"],
+        choices={"packed": data.packed, "steps": data.course.steps},
     )
 
 

@@ -150,7 +150,12 @@ class FillMaskPreprocessor(Preprocessor):
             sampler = RowSampler(
                 masking=masking, seed=seed, sequence_length=self.sequence_length, next_sentence=next_sentence
             )
-            rows = sampled_rows(_document_pools(x, masking.tokenizer, step), sampler)
+            rows = masked_rows(
+                sampled_rows(_document_pools(x, masking.tokenizer, step), sampler),
+                masking,
+                sequence_length=self.sequence_length,
+                next_sentence=next_sentence,
+            )
             return with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")

@@ -178,13 +178,14 @@ def pretraining_dataset(
     numbers = None
     if evaluation and batches is not None:
         numbers = held_out_fractions(records, sampler.count, batches * batch_size)
-    rows = sampled_rows(
-        pools,
-        sampler,
-        pool_bytes=records.pool_bytes(evaluation),
+    pool_bytes = records.pool_bytes(evaluation)
+    rows = masked_rows(
+        sampled_rows(pools, sampler, pool_bytes=pool_bytes, numbers=numbers, entity_ids=entity_ids),
+        masking,
+        sequence_length=sequence_length,
+        next_sentence=next_sentence,
+        num_parts=sampler.num_parts,
         rows_before=rows_before,
-        numbers=numbers,
-        entity_ids=entity_ids,
     )
     return _finished(rows.rebatch(batch_size, drop_remainder=not evaluation), batch_size, evaluation, batches)
 
@@ -213,11 +214,10 @@ def sampled_rows(
     sampler: RowSampler,
     *,
     pool_bytes: int = POOL_BYTES,
-    rows_before: int = 0,
     numbers: np.ndarray | None = None,
     entity_ids: Callable[[tf.RaggedTensor], tf.RaggedTensor] | None = None,
 ) -> tf.data.Dataset:
-    """The rows of a dataset of (epoch int64, `TokenPool`), as `masked_rows` gives them.
+    """The rows of a dataset of (epoch int64, `TokenPool`), as `masked_rows` takes them.
 
     `numbers`, int32 [number of pools], limits the rows of each pool. `pool_bytes` is the size of a large pool.
     """
@@ -226,21 +226,14 @@ def sampled_rows(
         return _token_columns(pool, entity_ids), *sampler.sample(pool, epoch)
 
     sampled = pools.map(_graph(sample), num_parallel_calls=pools_at_once(pool_bytes), deterministic=True)
-    if numbers is not None:
-        zipped = tf.data.Dataset.zip(sampled, tf.data.Dataset.from_tensor_slices(numbers))
-        sampled = zipped.map(_graph(lambda element, rows: (*element[:2], element[2][: rows + 1])))
-    return masked_rows(
-        sampled,
-        sampler.masking,
-        rows_before=rows_before,
-        sequence_length=sampler.sequence_length,
-        next_sentence=sampler.next_sentence,
-        num_parts=sampler.num_parts,
-    )
+    if numbers is None:
+        return sampled
+    zipped = tf.data.Dataset.zip(sampled, tf.data.Dataset.from_tensor_slices(numbers))
+    return zipped.map(_graph(lambda element, rows: (*element[:2], element[2][: rows + 1])))
 
 
 def masked_rows(
-    drawn: tf.data.Dataset,
+    sampled: tf.data.Dataset,
     masking: TokenMasking | NextTokens,
     *,
     sequence_length: int,
@@ -250,7 +243,7 @@ def masked_rows(
 ) -> tf.data.Dataset:
     """Rows laid out and masked, some hundred at once: (inputs, labels, weights, *columns).
 
-    `drawn` has (values, `PairTable`, splits), see `packed_rows`, and columns with one value a row [r], which are
+    `sampled` has (values, `PairTable`, splits), see `packed_rows`, and columns with one value a row [r], which are
     returned as well; without `num_parts` rows are plain. `rows_before` are left out at the beginning.
     """
 
@@ -258,7 +251,7 @@ def masked_rows(
         starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
         return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits, columns))))
 
-    rows = drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
+    rows = sampled.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
     options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
 
     def lay_out(values, table, splits, *columns):

@@ -144,7 +144,9 @@ class TokenMasking(keras.layers.Layer):
         is_candidate = padding_mask
         for special in (self.tokenizer.cls_id, self.tokenizer.sep_id, *self.tokenizer.own_special_ids):
             is_candidate &= token_ids != special
-        budget = self._budget(padding_mask, is_candidate)  # [B]
+        lengths = tf.math.count_nonzero(padding_mask, axis=1, dtype=tf.int32)  # [B]
+        candidates = tf.math.count_nonzero(is_candidate, axis=1, dtype=tf.int32)
+        budget = tf.minimum(self.most_masks(lengths), candidates)
         noise = uniform(fold_in(keys, _SELECTION), tf.shape(token_ids)[1])  # [B, S]
         if self.whole_word or entity_ids is not None:
             starts = self._unit_starts(token_ids, is_candidate, entity_ids)
@@ -174,12 +176,6 @@ class TokenMasking(keras.layers.Layer):
             numbers = tf.reshape(tf.convert_to_tensor(self.seed), [-1])  # of a seed generator: two
             return fold_in(0, *tf.unstack(numbers))
         return fold_in(self._first_seed, self._calls.assign_add(1))
-
-    def _budget(self, padding_mask, is_candidate):
-        """Number of masks of each row, int32 [B]."""
-        lengths = tf.math.count_nonzero(padding_mask, axis=1, dtype=tf.int32)
-        candidates = tf.math.count_nonzero(is_candidate, axis=1, dtype=tf.int32)
-        return tf.minimum(self.most_masks(lengths), candidates)
 
     def _unit_starts(self, token_ids, is_candidate, entity_ids):
         """Where new units begin, bool [B, S]."""

@@ -21,7 +21,7 @@ from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, Positive, record
 from kbert.pretraining import pretraining_dataset
 from kbert.pretraining.run.pretrain import SIZES
-from kbert.training import ExactResume, choose_hardware
+from kbert.training import ExactResume, RunLog, choose_hardware
 
 
 def pretrain(
@@ -83,15 +83,14 @@ def pretrain(
     training = pretraining_dataset(records, tokenizer, start_step=resume.step, **rows)
     held_out = pretraining_dataset(records, tokenizer, evaluation=True, batches=50, **rows)
 
-    output.mkdir(parents=True, exist_ok=True)
     history = model.fit(
         training,
         steps_per_epoch=steps_per_epoch,
         epochs=steps // steps_per_epoch,
         initial_epoch=resume.epoch,
         validation_data=held_out.cache(),
-        callbacks=[resume, keras.callbacks.CSVLogger(output / "history.csv", append=True)],
-        verbose=2,
+        callbacks=[RunLog(output), resume],
+        verbose=0,
     )
     kbert.save_pretrained(model, output / "model", tokenizer=tokenizer, overwrite=True)
     print(f"The model is in {output / 'model'}")

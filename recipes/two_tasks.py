@@ -95,13 +95,11 @@ def two_tasks(
         return strings.map(lambda text, labels: (preprocessor({"text": text}), labels)).prefetch(2)
 
     resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
-    left = [
-        np.random.default_rng((seed, epoch)).permutation(train)[: steps_per_epoch * batch_size]
-        for epoch in range(resume.epoch, epochs)
-    ]
-    if left:
+    orders = [np.random.default_rng((seed, epoch)).permutation(train) for epoch in range(epochs)]
+    rows = np.concatenate([order[: steps_per_epoch * batch_size] for order in orders])[resume.step * batch_size :]
+    if len(rows):
         model.fit(
-            batches(np.concatenate(left)),
+            batches(rows),
             steps_per_epoch=steps_per_epoch,
             epochs=epochs,
             initial_epoch=resume.epoch,

@@ -11,7 +11,7 @@ import numpy as np
 from kbert.checks import check_option
 from kbert.keras_compat import strategy_scope
 from kbert.options import Count
-from kbert.training.logs import complete_logs
+from kbert.training.logs import complete_logs, updates_done
 
 _LOGGER = logging.getLogger("kbert")
 _NEAR = 25  # steps
@@ -118,7 +118,7 @@ class DevScoring(keras.callbacks.CallbackList):
         super().set_model(getattr(model, "model", model) if model else model)  # in `Pipeline.fit`
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._seen = self.params.get("start", 0) or -1
+        self._seen = self.params.get("start", updates_done(self.model.optimizer)) or -1
         super().on_train_begin(logs)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -1,14 +1,14 @@
 """The state of a training run on disk, and the callback that stores and restores it."""
 
 import atexit
-import contextlib
 import itertools
 import logging
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ import numpy as np
 
 from kbert.checks import check_directory
 from kbert.files import remove_partial, write_directory, write_json
-from kbert.keras_compat import strategy_scope
+from kbert.keras_compat import strategy_scope, sync_state
 from kbert.locks import unlock_directory
 from kbert.training.divergence import check_finite
 from kbert.training.hardware import Hardware
@@ -146,18 +146,18 @@ class ExactResume(keras.callbacks.Callback):
     the dataset depends only on n, a run that was killed and started again ends on a CPU with bit for bit the same
     weights and scores.
 
-    In `train` it saves every so many steps. On SIGINT or SIGTERM the current step is finished and saved, and
-    `Interrupted` is raised; a second signal ends the process at once. This works only in the main thread, and only if
-    the program has no handler of its own. In a plain `model.fit` it saves at the end of each epoch, where alone `fit`
-    can begin again; a signal ends the process at once.
+    It saves every so many steps, in `train` and in a plain `model.fit`. On SIGINT or SIGTERM the current step is
+    finished and saved, and `Interrupted` is raised; a second signal ends the process at once. This works from the end
+    of the first step on, only in the main thread, and only if the program has no handler of its own. In a plain `fit`
+    an epoch in whose middle the run was resumed has the steps that were left of it. It is the last callback of `fit`.
 
     With `settings`, the rule for outputs applies (`open_run`): other settings or changed inputs raise an error, and so
     does another process that writes to the directory. Without, other data or learning rates are not noticed.
 
     Args:
         output: path of a directory, receives ``checkpoints/``.
-        model: compiled, built under its strategy's scope.
-        steps_per_epoch: that of `fit`.
+        model: compiled, built under its strategy's scope; of a pipeline its ``model``.
+        steps_per_epoch: that of `fit`; not for `train`.
         every: steps between two checkpoints; None: at the end of each epoch.
         keep_every: steps: checkpoints at its multiples are all kept; None: only the last two.
         keep_step: function that returns a step whose checkpoint is kept, too, or None.
@@ -174,15 +174,15 @@ class ExactResume(keras.callbacks.Callback):
 
     Raises:
         NotADirectoryError: `output` is a file.
-        ValueError: the checkpoint is of another model, has states of more or fewer callbacks, or is in the middle of
-            an epoch of `steps_per_epoch`; inputs that have changed.
+        ValueError: the checkpoint is of another model, or has states of more or fewer callbacks; inputs that have
+            changed; a `steps_per_epoch` that `fit` does not have.
         FileExistsError: with `settings`, a run with other settings, or other files.
         BlockingIOError: with `settings`, another process has locked the directory.
         FloatingPointError: a weight is not finite; nothing is saved.
 
     Example::
 
-        resume = ExactResume("runs/tiny", model, steps_per_epoch=100)
+        resume = ExactResume("runs/tiny", model, steps_per_epoch=100, every=20)
         model.fit(
             pretraining_dataset("records", tokenizer, batch_size=32, start_step=resume.step),
             steps_per_epoch=100,
@@ -213,12 +213,14 @@ class ExactResume(keras.callbacks.Callback):
             settings = {name: value for name, value in settings.items() if name != "output"}
             open_run(self.output, settings, None, hardware, inputs=inputs)
             atexit.register(unlock_directory, self.output)
-        self.steps_per_epoch = steps_per_epoch
+        self.trained = model  # `self.model` may be a pipeline around it
+        self.steps_per_epoch = None if steps_per_epoch is None else rounded_up(steps_per_epoch, model)  # as Keras does
         self.every = None if every is None else rounded_up(every, model)
         self.keep_every = None if keep_every is None else rounded_up(keep_every, model)
         self.keep_step = keep_step
         self.callbacks = [each for each in callbacks if hasattr(each, "get_state") and hasattr(each, "set_state")]
-        self.signals: DeferredSignals | None = None
+        self.signals = DeferredSignals()
+        weakref.finalize(self, self.signals.give_back)  # Keras tells a callback nothing of an error that ends `fit`
         self.step, states = restore_checkpoint(self.output / CHECKPOINTS, model)
         self.saved = self.step
         if self.step:
@@ -231,12 +233,7 @@ class ExactResume(keras.callbacks.Callback):
                 )
             for callback, state in zip(self.callbacks, states, strict=True):
                 callback.set_state(state)
-        self.epoch, rest = divmod(self.step, steps_per_epoch or 1)
-        if rest:
-            raise ValueError(
-                f"ExactResume: the checkpoint of step {self.step} in {self.output} is not at the end of an epoch. "
-                f"Expected the `steps_per_epoch` of the run. Received: {steps_per_epoch}"
-            )
+        self.epoch = self.step // (self.steps_per_epoch or 1)
 
     def closes(self, step: int) -> bool:
         """Whether a checkpoint is due after this step."""
@@ -246,51 +243,63 @@ class ExactResume(keras.callbacks.Callback):
     @property
     def is_interrupted(self) -> bool:
         """Whether a signal waits for the checkpoint."""
-        return self.signals is not None and self.signals.received is not None
+        return self.signals.received is not None
 
-    @contextlib.contextmanager
-    def handling_signals(self) -> Iterator[None]:
-        """A context in which signals wait for the end of a step; `train` enters it."""
-        try:
-            with DeferredSignals() as self.signals:
-                yield
-        except KeyboardInterrupt as error:
-            start = f"the checkpoint of step {self.saved} in {self.output}" if self.saved else "the start"
-            report = f"Interrupted after step {self.step}. The same command resumes from {start}."
-            _LOGGER.warning("\n%s", report)
-            if isinstance(error, Interrupted):
-                raise Interrupted(error.number, report) from None
-            raise
-        finally:
-            self.signals = None
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        steps = self.params["steps"]
+        is_plain = "total_steps" not in self.params  # not in `train`
+        if is_plain and (steps is None or rounded_up(steps, self.trained) != self.steps_per_epoch):
+            raise ValueError(
+                "ExactResume: `steps_per_epoch` must be that of `fit`. "
+                f"Received: {self.steps_per_epoch}, and {steps} in `fit`"
+            )
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._first = epoch * self.steps_per_epoch if self.steps_per_epoch else self.step
+        self._first, self._is_due = self.step, False
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._is_due:  # not at the end of a batch, which may be that of an epoch, with scores to save
+            self._save()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.step = self._first + batch + 1
-        if self.signals is not None:
-            self.signals.deferring = True
+        self.signals.take()  # not before: until the end of the first step there is nothing to save
+        self._is_due = self.is_interrupted or self.closes(self.step)
+        is_last = self.steps_per_epoch and self.step % self.steps_per_epoch == 0
+        if is_last and batch + 1 < self.steps_per_epoch and not self.model.stop_training:
+            self.model.stop_training = self  # ends only the epoch, in whose middle the run was resumed
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.every is None or self.closes(self.step) or self.is_interrupted:
+        if self.model.stop_training is self:  # not True, which another callback sets
+            self.model.stop_training = False
+        if self.every is None or self.is_interrupted or self.closes(self.step):
             self._save()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self.saved != self.step:
             self._save()
+        self._give_signals_back()
 
     def _save(self):
-        check_finite(self.model, self.saved, self.step)
-        if is_chief(self.model):
+        sync_state(self.trained)
+        check_finite(self.trained, self.saved, self.step)
+        if is_chief(self.trained):
             directory = self.output / CHECKPOINTS
-            save_checkpoint(directory, self.model, self.step, [callback.get_state() for callback in self.callbacks])
+            save_checkpoint(directory, self.trained, self.step, [callback.get_state() for callback in self.callbacks])
             best = None if self.keep_step is None else self.keep_step()
             done = [path for path in checkpoint_paths(directory) if checkpoint_step(path) <= self.step]
             for old in done[:-_KEPT]:  # those beyond this step are damaged
                 if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
                     shutil.rmtree(old, ignore_errors=True)
-        self.saved = self.step
-        if self.signals is not None:
-            self.signals.deferring = False
-            self.signals.check()
+        self.saved, self._is_due = self.step, False
+        if self.is_interrupted:
+            self._give_signals_back()
+
+    def _give_signals_back(self):
+        self.signals.give_back()
+        if self.is_interrupted:
+            number, self.signals.received = self.signals.received, None
+            saved = f"the checkpoint of step {self.saved} in {self.output}"
+            report = f"Interrupted after step {self.step}. The same command resumes from {saved}."
+            _LOGGER.warning("\n%s", report)
+            raise Interrupted(number, report)

@@ -1,6 +1,5 @@
 """Training in steps instead of epochs, with `model.fit`."""
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from kbert.training.divergence import check_finite, check_window
 from kbert.training.flops import batch_flops, batch_shape
 from kbert.training.logs import optimizer_logs, readable_logs
 from kbert.training.memory import check_batch_memory, memory_errors
+from kbert.training.signals import give_back_signals
 from kbert.training.workers import named_losses
 
 _LOGGER = logging.getLogger("kbert")
@@ -78,11 +78,7 @@ def train(
         if start >= steps:
             _LOGGER.info("all %s steps are done", steps)
         return start
-    handling_signals = [callback.handling_signals() for callback in callbacks if hasattr(callback, "handling_signals")]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(named_losses())
-        for context in handling_signals:
-            stack.enter_context(context)
+    with named_losses():
         dataset = make_dataset(start_step=start)
         cardinality = int(dataset.cardinality())
         if 0 <= cardinality < end - start:
@@ -93,15 +89,18 @@ def train(
         rows, length = batch_shape(dataset)
         check_batch_memory(model, rows or 1, length)
         windows = _Windows(callbacks, dataset, start, end, steps, rounded_up(log_every, model))
-        with internal_errors(), memory_errors(rows, length), reading_errors():
-            model.fit(
-                dataset,
-                epochs=1,
-                steps_per_epoch=end - start,
-                callbacks=[windows],
-                shuffle=False,  # Keras warns that it cannot
-                verbose=0,
-            )
+        try:
+            with internal_errors(), memory_errors(rows, length), reading_errors():
+                model.fit(
+                    dataset,
+                    epochs=1,
+                    steps_per_epoch=end - start,
+                    callbacks=[windows],
+                    shuffle=False,  # Keras warns that it cannot
+                    verbose=0,
+                )
+        finally:
+            give_back_signals()
     return windows.step
 
 

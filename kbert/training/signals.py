@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import ClassVar
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LATER = 0.05  # seconds until the exception is raised after all
@@ -87,29 +88,37 @@ def _set(handlers: dict) -> None:
 
 
 class DeferredSignals:
-    """A context in which SIGINT and SIGTERM wait for `check` while `deferring`; else they raise `Interrupted` at once.
+    """From `take` to `give_back` the first SIGINT or SIGTERM is only `received`; the second ends the process at once.
 
-    The second signal ends the process at once. Outside the main thread the context does nothing.
+    Outside the main thread nothing is taken.
     """
 
-    def __enter__(self):
-        self.deferring = False  # to be set: whether there is work to save before the process may end
-        self.received = None  # the signal that waits
+    _last: ClassVar["DeferredSignals | None"] = None
+
+    def __init__(self):
+        self.received: int | None = None
+        self._before: dict = {}
+
+    def take(self) -> None:
+        """Sets the handlers if they are not set."""
+        if self._before or threading.current_thread() is not threading.main_thread():
+            return
+        give_back_signals()  # of a training that an error has ended, or in which this one runs
+        DeferredSignals._last = self
         self._before = take_signals(self._receive)
-        return self
 
-    def __exit__(self, *exception):
-        _set(self._before)
-        if exception == (None, None, None):
-            self.check()
-
-    def check(self) -> None:
-        """Raises `Interrupted` if a signal waits."""
-        if self.received is not None:
-            raise Interrupted(self.received)
+    def give_back(self) -> None:
+        """Restores the handlers before `take`."""
+        if threading.current_thread() is threading.main_thread():
+            _set(self._before)
+            self._before = {}
 
     def _receive(self, number, frame):
-        if not self.deferring:
-            interrupt(number, frame)
         let_signals_kill()
         self.received = number
+
+
+def give_back_signals() -> None:
+    """Restores the handlers before a training, whatever has ended it."""
+    if DeferredSignals._last is not None:
+        DeferredSignals._last.give_back()

@@ -4,7 +4,9 @@ import csv
 import gzip
 import inspect
 import json
+import os
 import re
+import signal
 import types
 
 import distill
@@ -20,6 +22,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
 from kbert.corpus.write_records import write_records
+from kbert.training.signals import Interrupted
 
 SHORT = as_flags(epochs=1, batch_size=8, sequence_length=16, learning_rate=1e-3)
 
@@ -72,7 +75,7 @@ def test_pretrain(home, tmp_path):
     assert len(first["loss"]) == len(first["val_loss"]) == 2
     assert kbert.load_pretrained(output).task == "pretraining"
     assert run_recipe("pretrain", *flags, *as_flags(sequence_length=16)) == {}  # the run is finished
-    assert len((output / "history.csv").read_text().splitlines()) == 3
+    assert len((output / "history.jsonl").read_text().splitlines()) == 2
     with pytest.raises(SystemExit, match="`steps` must be a multiple of `steps_per_epoch`. Received: 2 and 500"):
         run_recipe("pretrain", *as_flags(records=home / "records", output=tmp_path / "other", steps=2))
     assert not (tmp_path / "other").exists()
@@ -100,6 +103,26 @@ def test_classify(home, tmp_path):
     with pytest.raises(SystemExit, match=r"reviews.csv \(--table\) has changed"):
         run_recipe("classify", *flags, *SHORT)
     assert read_json(tmp_path / "run/model/kbert.json") == stored
+
+
+@pytest.mark.parametrize("name", ["classify", pytest.param("two_tasks", marks=pytest.mark.slow)])
+def test_a_recipe_resumes_in_the_middle_of_an_epoch(home, tmp_path, monkeypatch, name):
+    options = {"epochs": 2, "batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3}
+
+    def run(output):
+        return import_recipe(name).COMMAND.verb(home / "stars.csv", home / "init", tmp_path / output, **options)
+
+    def interrupted(self, batch, logs=None):
+        ends(self, batch, logs)
+        if self.step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    ends = kbert.training.ExactResume.on_train_batch_end
+    whole = run("whole")
+    with monkeypatch.context() as patch, pytest.raises(Interrupted, match="after step 7"):
+        patch.setattr(kbert.training.ExactResume, "on_train_batch_end", interrupted)
+        run("run")
+    assert run("run") == whole
 
 
 def test_every_recipe_that_resumes_compares_settings_and_inputs():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
-from helpers.at_step import killed_at
+from helpers.at_step import AtStep, Killed
 from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
@@ -18,8 +18,10 @@ from helpers.reused import reused
 from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
-from kbert.training import ExactResume
+from kbert.training import DevScoring, ExactResume
 from kbert.training.exact_resume import restore_checkpoint, save_checkpoint
+from kbert.training.logs import updates_done
+from kbert.training.signals import Interrupted
 
 STEPS = 3
 
@@ -163,18 +165,6 @@ def test_a_dataset_that_ends_too_early(tmp_path):
     assert os.listdir(tmp_path / "unknown" / "checkpoints") == ["step-0000000004"]
 
 
-def test_interrupting_says_how_to_go_on(tmp_path, caplog):
-    interrupt = killed_at(6, KeyboardInterrupt)
-    model = tiny.model()
-    with pytest.raises(KeyboardInterrupt):
-        tiny.train(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[interrupt])
-    assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
-    caplog.clear()
-    with pytest.raises(KeyboardInterrupt):
-        tiny.train(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[interrupt])
-    assert "nterrupted" not in caplog.text  # a program says what resumes, such as a table of which this is one training
-
-
 def test_validation_and_intervals(tmp_path):
     model = tiny.model()
     scoring = [tiny.held_out(model, tiny.make_dataset(500), 2, due=[0, 5, 9])]
@@ -272,9 +262,48 @@ def test_a_killed_fit_goes_on_to_the_same_weights(tmp_path, whole):
     assert len(list((tmp_path / "killed/checkpoints").iterdir())) == 2
 
 
+@pytest.mark.parametrize("step, sends", [(5, False), (8, False), (10, False), (5, True), (8, True), (10, True)])
+def test_a_fit_resumes_in_the_middle_of_an_epoch(tmp_path, step, sends):
+    """Epochs have 4 steps, checkpoints are every 3; the scores end the training after step 12."""
+
+    def fit(output, *callbacks):
+        model = reused(make_classifier)
+        scores = {4: 0.5, 8: 0.4, 12: 0.3}
+        scoring = DevScoring(lambda: {"accuracy": scores[updates_done(model.optimizer)]}, "accuracy", patience=2)
+        resume = ExactResume(output, model, 4, every=3, callbacks=[scoring])
+        model.fit(
+            make_classifier_dataset(resume.step),
+            steps_per_epoch=4,
+            epochs=5,
+            initial_epoch=resume.epoch,
+            callbacks=[scoring, *callbacks, resume],
+            verbose=0,
+        )
+        scoring.restore_kept(model)
+        return scoring.records, model.get_weights(), resume.step
+
+    def end(model):
+        if not sends:
+            raise Killed
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    records, weights, last = fit(tmp_path / "whole")
+    assert last == 12 and [record["step"] for record in records] == [4, 8, 12]
+    with pytest.raises(Interrupted if sends else Killed):
+        fit(tmp_path / "run", AtStep(step, end))
+    saved = [int(path.name.removeprefix("step-")) for path in (tmp_path / "run/checkpoints").iterdir()]
+    assert max(saved) == (step if sends else 3 * ((step - 1) // 3))
+    again, found, last = fit(tmp_path / "run")
+    assert again == records and last == 12
+    assert_arrays_equal(found, weights)
+
+
 def test_other_steps_or_another_place_are_an_error(tmp_path, whole):
-    with pytest.raises(ValueError, match="checkpoint of step 12 .* not at the end of an epoch.* Received: 5"):
-        ExactResume(whole[0], make_classifier(), 5)
+    for steps in (None, 5):
+        model = make_classifier()
+        resume = ExactResume(whole[0], model, steps)
+        with pytest.raises(ValueError, match=f"must be that of `fit`. Received: {steps}, and 3 in"):
+            model.fit(make_classifier_dataset(12), steps_per_epoch=STEPS, callbacks=[resume], verbose=0)
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="ExactResume: `output`"):
         ExactResume(tmp_path / "file", make_classifier(), STEPS)

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
 
+import gc
 import importlib.util
 import os
 import signal
@@ -13,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython, start_kbert
 from helpers.run_recipe import as_flags
@@ -20,6 +22,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert import cli as program
 from kbert.finetuning.features import write_features
+from kbert.training.exact_resume import ExactResume
 from kbert.training.run_log import read_history
 from kbert.training.signals import Interrupted
 
@@ -145,6 +148,29 @@ def test_handlers_of_the_program_are_left_alone(tmp_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM] and history[-1]["step"] == 4
+
+
+def test_an_error_in_a_plain_fit_leaves_no_handlers(tmp_path):
+    handlers = {one: signal.getsignal(one) for one in STATUS}
+
+    def fit(name, *callbacks):
+        model = tiny.model()
+        resume = ExactResume(tmp_path / name, model, 4)
+        model.fit(tiny.make_dataset(), steps_per_epoch=4, callbacks=[*callbacks, resume], verbose=0)
+
+    try:
+        fit("a", killed_at(2))
+    except Killed as error:
+        kept = error.__traceback__  # as an interactive session keeps it, with the callbacks of `fit`
+    assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    with pytest.raises(Interrupted, match="after step 3"):  # the next training has the signals
+        fit("b", Send(signal.SIGTERM, 3))
+    assert {one: signal.getsignal(one) for one in STATUS} == handlers
+    del kept
+    with pytest.raises(Killed):
+        fit("c", killed_at(2))
+    gc.collect()
+    assert {one: signal.getsignal(one) for one in STATUS} == handlers
 
 
 def test_another_thread_trains_without_handlers(tmp_path):

@@ -13,6 +13,7 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.pretraining.run.options import SEQUENCE_LENGTH, PhasePlan
 
+_WARMUP_FRACTION, _WARMUP = 0.1, 10_000  # the default: a fraction of the run, and the paper's steps at most
 _DECAY_FRACTION = 0.2  # the end of a run with a stable rate, in which it falls to 0
 
 
@@ -87,10 +88,14 @@ class LearningRate:
 
     peak: float
     schedule: str
-    warmup_steps: int | float
+    warmup_steps: int | float | None = None
 
     def warmup(self, steps: int) -> int:
         """Steps of rising learning rate in a run of `steps`."""
+        if self.warmup_steps is None:
+            # Without bias correction the first hundreds of updates are several times too large: after too short a
+            # warm-up the run stays on the plateau of token frequencies (docs/maintainers/log.md).
+            return min(_WARMUP, math.ceil(steps * _WARMUP_FRACTION))
         if isinstance(self.warmup_steps, float):
             return math.ceil(steps * self.warmup_steps)
         if self.warmup_steps > steps:

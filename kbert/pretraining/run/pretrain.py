@@ -92,7 +92,7 @@ def pretrain(
     batch_size: Count = 32,
     learning_rate: Positive = 1e-4,
     schedule: Literal["linear", "stable", "constant"] = "linear",
-    warmup_steps: Count | FractionBelowOne = 0.1,
+    warmup_steps: Count | FractionBelowOne | None = None,
     dropout: FractionBelowOne | None = None,
     mask_rate: NonzeroFraction = MASK_RATE,
     whole_word: bool = False,
@@ -156,7 +156,8 @@ def pretrain(
         schedule: "linear", to 0 at the end, as in the paper; "stable": constant after the warm-up, and to 0 in the last
             fifth; "constant" after the warm-up: such a run keeps its last checkpoint, and the same call with more
             `steps` and the same number of `warmup_steps` extends it.
-        warmup_steps: steps of rising learning rate: an integer, or a number below 1, the fraction of the run.
+        warmup_steps: steps of rising learning rate: an integer, or a number below 1, the fraction of the run. Defaults
+            to a tenth of the run, at most the paper's 10,000.
         dropout: dropout of a new or loaded model. Defaults to 0.1, or to the loaded model's.
         mask_rate: the fraction of the tokens that are predicted.
         whole_word: whether whole words are masked (Google's release of May 2019).

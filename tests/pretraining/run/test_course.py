@@ -112,9 +112,13 @@ def test_as_many_predictions_as_the_objective_has(changes, predictions):
     assert course_of(masking=Masking(max_predictions=7)).phases[0].max_predictions == 7
 
 
-@pytest.mark.parametrize(("warmup_steps", "steps"), [(50, 50), (0.1, 100), (0.0001, 1), (0.0, 0)])
+@pytest.mark.parametrize(("warmup_steps", "steps"), [(50, 50), (0.1, 100), (0.0001, 1), (0.0, 0), (None, 100)])
 def test_the_warm_up(warmup_steps, steps):
     assert LearningRate(1.0, "linear", warmup_steps).warmup(1000) == steps
+
+
+def test_the_warm_up_of_a_long_run_is_the_papers():
+    assert LearningRate(1.0, "linear").warmup(1_000_000) == 10_000
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def _lines(name, stream) -> Iterator[str]:
             line = _read_line(stream, name, number)
             if number == 1:
                 if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise ValueError(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
+                    raise UnreadableInput(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
                 line = line.removeprefix(b"\xef\xbb\xbf")
             window.append(line)
             window_size += len(line)
@@ -193,7 +193,7 @@ def _unreadable(content):
 
 def _check_readable(name, unreadable, size):
     if unreadable >= _LEAST_UNREADABLE and unreadable > _MOST_UNREADABLE * size:
-        raise ValueError(
+        raise UnreadableInput(
             f"{name}: expected text in UTF-8. Received: binary data, or another encoding: of {size:,} bytes, "
             f"{unreadable / size:.0%} are control characters or not UTF-8. Leave it out, or convert it, e.g. iconv -f "
             "WINDOWS-1252 -t UTF-8."
@@ -204,9 +204,9 @@ def _read_line(reader, name, number):
     try:
         line = reader.readline(LONGEST_LINE + 1)
     except BROKEN as error:
-        raise ValueError(_damaged(name, error)) from error
+        raise UnreadableInput(_damaged(name, error)) from error
     if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
-        raise ValueError(
+        raise UnreadableInput(
             f"{name}, line {number}: expected text in lines of at most {LONGEST_LINE:,} bytes. Received: a longer one. "
             "Add line ends after sentences or paragraphs."
         )
@@ -229,13 +229,13 @@ def _check(path):
                 _check_readable(name, _unreadable(start), len(start))
             break
     except BROKEN as error:
-        raise ValueError(_damaged(path, error)) from error
+        raise UnreadableInput(_damaged(path, error)) from error
 
 
 def _damaged(name, error):
+    if isinstance(error, UnreadableInput):  # one of ours, complete
+        return str(error)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    if isinstance(error, ValueError) and str(name) in reason:  # one of ours, complete
-        return reason
     return f"Cannot read {name}: {reason}. The file is damaged, truncated, or not readable by this user."
 
 
@@ -249,7 +249,7 @@ def decompressed(stream: IO[bytes], name: str | os.PathLike) -> io.BufferedReade
     start = stream.peek(8)
     for magic, format in _OTHERS.items():
         if start.startswith(magic):
-            raise ValueError(
+            raise UnreadableInput(
                 f"{name} is {format}, which is not supported. Give plain text, gzip, bzip2, xz, tar or zip."
             )
     packed = next((format for magic, format in _PACKED.items() if start.startswith(magic)), None)
@@ -265,7 +265,7 @@ def decompressed(stream: IO[bytes], name: str | os.PathLike) -> io.BufferedReade
     start = content.peek(8)
     for magic, format in (_PACKED | _OTHERS).items():
         if start.startswith(magic):
-            raise ValueError(f"{name} is {format}, compressed once more. Decompress it once.")
+            raise UnreadableInput(f"{name} is {format}, compressed once more. Decompress it once.")
     return content
 
 
@@ -338,12 +338,14 @@ def file_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, io.
                 text = decompressed(content, name)
                 start = text.peek(tarfile.BLOCKSIZE)
             except DAMAGED as error:
-                raise ValueError(f"Cannot read {name}: {error}. The member is damaged or truncated.") from error
+                raise UnreadableInput(f"Cannot read {name}: {error}. The member is damaged or truncated.") from error
             if start.startswith(_ZIP) or (start and _is_tar(start)):
-                raise ValueError(f"{name} is an archive in an archive. Unpack it first.")
+                raise UnreadableInput(f"{name} is an archive in an archive. Unpack it first.")
             yield name, text
         if name is None:
-            raise ValueError(f"{path}: expected text. Received: an archive without a file in it, or a file of zeros.")
+            raise UnreadableInput(
+                f"{path}: expected text. Received: an archive without a file in it, or a file of zeros."
+            )
 
 
 def _is_tar(start):
@@ -361,7 +363,7 @@ def _is_tar(start):
 def _zip_members(path):
     with zipfile.ZipFile(path) as archive:
         if documents := _DOCUMENTS.intersection(archive.namelist()):
-            raise ValueError(
+            raise UnreadableInput(
                 f"{path} has {documents.pop()}: it is an office document or an e-book. Save it as plain text."
             )
         offsets = [member.header_offset for member in archive.infolist()]

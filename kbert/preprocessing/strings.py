@@ -3,6 +3,7 @@
 Shapes: B batch, C choices.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,13 @@ def once_true(condition: tf.Tensor, tensors: Any, *data) -> Any:
     check = tf.raw_ops.Assert(condition=condition, data=list(data), summarize=5)
     with tf.control_dependencies([] if check is None else [check]):
         return tf.nest.map_structure(tf.identity, tensors)
+
+
+def assertion_message(error: tf.errors.InvalidArgumentError) -> str:
+    """What `once_true` said, or the last line of another error; TensorFlow's words around it are left out."""
+    said = re.search(r"assertion failed: \[(.*?)\](?: \[Op|\n|$)", error.message)
+    lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
+    return said[1] if said else lines[-1].strip()
 
 
 def _are_dicts(inputs):

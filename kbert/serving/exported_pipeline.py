@@ -12,7 +12,7 @@ from kbert.files import read_json, sha256
 from kbert.keras_compat import import_tensorflow_text, without_pattern
 from kbert.pipelines.pipeline import Pipeline, check_columns_taken
 from kbert.pipelines.registry import task_class
-from kbert.preprocessing.strings import as_text, column_names, string_columns
+from kbert.preprocessing.strings import as_text, assertion_message, column_names, string_columns
 from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
 from kbert.training.hardware import choose_hardware
@@ -106,7 +106,7 @@ class ExportedPipeline:
         try:
             answers = function(**dict(zip(names, columns, strict=True)))
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"{self.path}, {owner}: {_reason(error)}") from None
+            raise ValueError(f"{self.path}, {owner}: {assertion_message(error)}") from None
         return {name: as_text(answer.numpy()) for name, answer in answers.items()}
 
     def fingerprint(self) -> str:
@@ -126,15 +126,6 @@ def _load(path):
     except Exception as error:  # a graph that is damaged leads to any
         reason = f"{type(error).__name__}: " + str(error).partition("\n")[0]
         raise ValueError(f"{path}: TensorFlow cannot load it: {reason}") from error
-
-
-def _reason(error: tf.errors.InvalidArgumentError) -> str:
-    """The message of the graph itself, and what helps against a limit on requests."""
-    lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
-    reason = next((line for line in lines if "Received: " in line), lines[-1]).strip()
-    if "A request may hold" in reason:
-        reason += " Send fewer rows at once; kbert predict does so with a smaller --batch-size."
-    return reason
 
 
 def load_pipeline(source: str | os.PathLike, precision: str = "auto", **options) -> Pipeline:

@@ -130,12 +130,10 @@ def _has_model(path):
 
 
 def _read(read, path, *arguments):
-    """What a reader returns; its errors name at least the directory."""
+    """What a reader returns. Its ValueErrors name the file; errors of other classes get the directory's name."""
     try:
         return read(path, *arguments)
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        if isinstance(error, ValueError) and str(path) in str(error):
-            raise
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"{path} holds something that kbert does not expect: {error}") from error
 
 

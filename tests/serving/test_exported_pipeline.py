@@ -86,7 +86,9 @@ def test_the_limits_of_the_export_hold(served_models):
     exported = ExportedPipeline(served_models["single"].path)
     with pytest.raises(ValueError, match=r"`signature` must be one of \['classify', 'serving_default'\].* 'tag'"):
         exported.predict_on_batch({"text": ["good"]}, "tag")
-    with pytest.raises(ValueError, match="bytes of text.* Send fewer rows at once; kbert predict does so with a"):
+    with pytest.raises(
+        ValueError, match=r"bytes of text. Received: 1250000. Send less at once, or export .* max_request_bytes\.$"
+    ):
         exported.predict_on_batch({"text": ["good " * 250_000]})
     with pytest.raises(
         ValueError, match=r"signature 'serving_default': expected a dict with \['text'\]. Received: \['a'\]"

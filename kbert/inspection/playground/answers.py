@@ -1,7 +1,6 @@
 """What a model answers, by its task: filled masks, labels, entities, spans, choices, similar texts."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.answers.words import EntityAnswers
-from kbert.preprocessing.strings import as_text
+from kbert.preprocessing.strings import as_text, assertion_message
 from kbert.serving.signatures import signatures
 from kbert.tasks.metrics import cosine
 
@@ -113,7 +112,6 @@ def _run(pipeline, columns):
     try:
         answers = signature.function(*tensors)
     except tf.errors.InvalidArgumentError as error:
-        limit = re.search(r"A request may hold .*?Received: [\d,]+", error.message)
-        raise ValueError(limit[0] if limit else error.message.partition("\n")[0]) from None
+        raise ValueError(assertion_message(error)) from None
     reader = EntityAnswers(list(pipeline.answers.labels)) if "entities" in served else pipeline.answers
     return reader.to_dicts({name: as_text(np.asarray(answer)) for name, answer in answers.items()})

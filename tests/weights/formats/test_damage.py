@@ -17,6 +17,7 @@ from helpers.tiny_bert import VOCABULARY
 
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
+from kbert.weights.source import open_checkpoint
 
 # Ways to damage a file of a directory, each a function of the directory's path.
 
@@ -183,6 +184,27 @@ def test_damage_is_named_before_anything_is_built(sound, format, kind, tmp_path,
     monkeypatch.setattr(ModelDescription, "build", None)  # building would fail otherwise
     with pytest.raises(FileNotFoundError if kind in MISSING else ValueError, match=message):
         load(path)
+
+
+@pytest.mark.parametrize("format", DAMAGE)
+def test_a_wrong_value_in_json_is_no_error_or_one_that_names_the_directory(sound, format, tmp_path):
+    path = tmp_path / "it"
+    shutil.copytree(sound(format), path)
+    errors = 0
+    for file in path.glob("*.json"):
+        whole = json.loads(file.read_text())
+        for inner in [whole, *(value for value in whole.values() if isinstance(value, dict))]:
+            for name, value in list(inner.items()):
+                for inner[name] in (None, -1, "x", ["a", 3], {"a": 1}):
+                    file.write_text(json.dumps(whole))
+                    try:
+                        open_checkpoint(path)
+                    except (ValueError, FileNotFoundError) as error:
+                        assert str(path) in str(error)
+                        errors += 1
+                inner[name] = value
+        file.write_text(json.dumps(whole))
+    assert errors > 20
 
 
 def test_values_that_are_no_numbers(sound, tmp_path):

@@ -20,8 +20,9 @@ from kbert.weights.formats.huggingface_weights import NAMES
 _WEIGHTS, _CONFIG, _HASH = "adapter_model.safetensors", "adapter_config.json", "kbert_base_sha256"
 _DECODER = "base_model.model.cls.predictions.decoder.weight"
 _TASK_TYPES = {"classification": "SEQ_CLS", "regression": "SEQ_CLS", "tagging": "TOKEN_CLS", "span": "QUESTION_ANS"}
-# Settings that change what PEFT computes, with the only values that kbert has.
-_FIXED = dict(peft_type="LORA", bias="none", use_rslora=False, use_dora=False, rank_pattern={}, alpha_pattern={})
+_OFF = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "alora_invocation_tokens")
+_POSSIBLE = dict(peft_type=("LORA",), bias=("none",)) | dict.fromkeys(_OFF, (False, {}, []))
+_POSSIBLE["init_lora_weights"] = (True, False, "gaussian", "eva", "orthogonal", "mica")  # others change the base
 
 
 def save_adapter(model: BertModel, directory: PathLike) -> None:
@@ -50,7 +51,7 @@ def save_adapter(model: BertModel, directory: PathLike) -> None:
     tensors = {name: (v.shape[::-1] if t else v.shape, partial(as_float, v, t)) for name, (v, t) in learned.items()}
     heads = {name.split(".")[2] for name in tensors if ".lora_" not in name}
     modules = (name.split(".", 2)[2].split(".lora_")[0] for name in tensors if ".lora_" in name)
-    config = _FIXED | dict(task_type=_TASK_TYPES.get(model.task), r=rank, lora_alpha=alpha)
+    config = dict(peft_type="LORA", task_type=_TASK_TYPES.get(model.task), r=rank, lora_alpha=alpha)
     config["modules_to_save"] = sorted(heads) or None
     config["target_modules"] = "|".join(sorted({re.sub(r"\\\.\d+", r"\\.\\d+", re.escape(name)) for name in modules}))
 
@@ -63,7 +64,7 @@ def save_adapter(model: BertModel, directory: PathLike) -> None:
 
 
 def load_adapter(model: BertModel, directory: PathLike) -> None:
-    """Loads an adapter that `save_adapter` or PEFT wrote, with its head. The encoder's own weights are frozen.
+    """Loads an adapter that `save_adapter` or PEFT wrote, and its head if it has one. Freezes the encoder.
 
     Args:
         model: the base model, without LoRA, or with LoRA of the adapter's layers, rank and alpha.
@@ -76,14 +77,16 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
     """
     directory = check_path(directory, "load_adapter: `directory`")
     file, config = SafetensorsFile(directory / _WEIGHTS), read_json(directory / _CONFIG)
-    for name, value in (_FIXED | {"task_type": _TASK_TYPES.get(model.task)}).items():
-        if (found := config.get(name) or value) != value:
-            raise ValueError(f"{directory / _CONFIG}: `{name}` must be {value!r}. Received: {found!r:.80}")
+    for name, possible in _POSSIBLE.items():
+        if (found := config.get(name)) not in (None, *possible):
+            raise ValueError(f"{directory / _CONFIG}: `{name}` must be one of {possible}. Received: {found!r:.80}")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not alpha > 0:
         raise ValueError(f"{directory / _CONFIG}: `r` and `lora_alpha` must be positive. Received: {rank}, {alpha}")
     shapes = {name: info.shape for name, info in file.tensors.items()}
     learned, wanted = _learned(model), {}
+    if not config.get("modules_to_save"):  # the adapter has no head, and the model keeps its own
+        learned = {name: value for name, value in learned.items() if ".lora_" in name}
     expected = {name: v.shape[::-1] if t else v.shape for name, (v, t) in learned.items()}
     for layer in dense_layers(model):
         name = _name(model, f"{layer.path}/kernel").removesuffix(".weight")
@@ -95,6 +98,8 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
         if expected.get(name) != shapes.get(name):
             what = f"{name}: expected {expected.get(name)}, received {shapes.get(name)}"
             raise ValueError(f"{file.path} is not an adapter for this model and head. {what}")
+    if not wanted:
+        raise ValueError(f"{file.path} has no LoRA matrices of this model's layers")
     if (present := lora_layers(model)) not in ({}, wanted):
         raise ValueError(f"{directory}: the model's LoRA has other layers or another rank or alpha. Load its base")
     if _DECODER in expected and model.tied and not np.array_equal(file.read(_DECODER), as_float(learned[_DECODER][0])):
@@ -105,7 +110,8 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
         freeze_encoder(model)
         add_lora(model, wanted)
     for name, (variable, is_transposed) in _learned(model).items():
-        variable.assign(file.read(name).T if is_transposed else file.read(name))
+        if name in shapes:
+            variable.assign(file.read(name).T if is_transposed else file.read(name))
 
 
 def _name(model, path: str) -> str:

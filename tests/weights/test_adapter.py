@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.compare import assert_arrays_equal
 from helpers.hf_directory import edit
+from helpers.other_libraries import AUTO
 from helpers.parity import measure_parity
 from helpers.slow_but import slow_but
 from helpers.stored_models import MODELS, assert_same_weights, save
@@ -96,7 +97,7 @@ def test_what_is_refused(base, model, directory, tmp_path):
     changed = copy(base)
     changed.encoder.embeddings.token_embedding.embeddings.assign_add(np.full((25, 12), 1e-6, "float32"))
     refused(changed, "was trained on other base weights")
-    refused(kbert.BertTagger(tiny_config(), 3), "`task_type` must be 'TOKEN_CLS'. Received: 'SEQ_CLS'")
+    refused(kbert.BertTagger(tiny_config(), 3), "was trained on other base weights")
     refused(kbert.BertClassifier(tiny_config(), 4), r"classifier.bias: expected \(4,\), received \(3,\)")
     refused(
         kbert.BertClassifier(tiny_config(num_layers=1), 3),
@@ -111,11 +112,17 @@ def test_what_is_refused(base, model, directory, tmp_path):
     unequal.encoder.blocks[0].attention.value.enable_lora(1)
     with pytest.raises(ValueError, match=r"must have one rank and alpha. Received: \[\(1, 1.*\), \(2, 3.0\)\]"):
         save_adapter(unequal, tmp_path / "none")
-    for name, value in {"use_dora": True, "use_rslora": True, "bias": "all", "rank_pattern": {"query": 4}}.items():
+    others = {"use_dora": True, "use_rslora": True, "bias": "all", "rank_pattern": {"query": 4}}
+    others |= {"peft_type": "IA3", "alora_invocation_tokens": [6]}
+    for name, value in others.items():
         sound = json.loads((directory / "adapter_config.json").read_text())
         edit(directory / "adapter_config.json", **{name: value})
         refused(copy(base), f"adapter_config.json: `{name}` must be")
-        edit(directory / "adapter_config.json", **{name: sound[name]})
+        edit(directory / "adapter_config.json", **{name: sound.get(name)})
+    for value in ("pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"):
+        edit(directory / "adapter_config.json", init_lora_weights=value)
+        refused(copy(base), f"`init_lora_weights` must be one of .* Received: '{value}'")
+    edit(directory / "adapter_config.json", init_lora_weights=True)
     for value in (0, "2", True, None):
         edit(directory / "adapter_config.json", r=value)
         refused(copy(base), "`r` and `lora_alpha` must be positive")
@@ -125,6 +132,9 @@ def test_what_is_refused(base, model, directory, tmp_path):
     for damaged in (b"", b"no tensors", content[:-30], content[: len(content) // 2]):
         path.write_bytes(damaged)
         refused(copy(base), "adapter_model.safetensors")
+    save_file({}, path)
+    edit(directory / "adapter_config.json", modules_to_save=None)
+    refused(copy(base), "has no LoRA matrices of this model's layers")
     path.unlink()
     refused(copy(base), "adapter_model.safetensors", FileNotFoundError)
 
@@ -166,6 +176,32 @@ def test_what_peft_trains_is_loaded(tmp_path):
     load_adapter(model, tmp_path / "trained")
     assert measure_parity(model, tmp_path / "base", adapter=tmp_path / "trained").worst < 1e-5
     assert measure_parity(model, tmp_path / "base", adapter=tmp_path / "adapter").worst > 1e-3
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "name, task_type, init",
+    [
+        ("encoder", "FEATURE_EXTRACTION", "gaussian"),
+        ("masked_lm", None, "orthogonal"),
+        ("classification", "FEATURE_EXTRACTION", True),
+    ],
+)
+def test_an_adapter_without_a_head_leaves_the_head_as_it_is(name, task_type, init, tmp_path):
+    """PEFT's defaults: without `modules_to_save`, it stores LoRA's matrices only."""
+    peft, torch, transformers = map(pytest.importorskip, ("peft", "torch", "transformers"))
+    base = randomise(MODELS[name](tiny_config(activation="gelu_erf")), scale=0.3)
+    save(base, tmp_path / "base", "huggingface")
+    theirs = getattr(transformers, AUTO[name]).from_pretrained(tmp_path / "base")
+    config = {"r": 2, "target_modules": ["query", "value"], "init_lora_weights": init}
+    theirs = peft.get_peft_model(theirs, peft.LoraConfig(task_type=task_type, **config))
+    for path, parameter in theirs.named_parameters():
+        if "lora_B" in path:
+            torch.nn.init.normal_(parameter, std=0.3)
+    theirs.save_pretrained(tmp_path / "adapter")
+    load_adapter(base, tmp_path / "adapter")
+    assert measure_parity(base, tmp_path / "base", adapter=tmp_path / "adapter").worst < 1e-5
+    assert measure_parity(base, tmp_path / "base").worst > 0.01
 
 
 @pytest.mark.parity

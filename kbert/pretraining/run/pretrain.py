@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from kbert.pipelines.settings import ModelSettings
     from kbert.pretraining.run.corpus_data import CorpusData
     from kbert.pretraining.run.course import Course, LearningRate
+    from kbert.pretraining.run.held_out_scores import HeldOutScores
     from kbert.pretraining.run.starting_model import Start
     from kbert.pretraining.run.stored_batches import StoredBatches
-    from kbert.training import DevScoring, Hardware, RunLog
+    from kbert.training import Hardware, RunLog
     from kbert.training.run_directory import RunDirectory
 
 _LOGGER = logging.getLogger("kbert")
@@ -221,6 +222,7 @@ def pretrain(
     settings = record(pretrain, locals())
     from kbert.inspection.board.tensor_board import log_directory
     from kbert.pretraining.run.course import Course, LearningRate, plan_phases
+    from kbert.pretraining.run.held_out_scores import HeldOutScores
     from kbert.pretraining.run.source import corpus_source, is_batches, is_text, records_place
     from kbert.pretraining.run.starting_model import Start
     from kbert.training import RunLog, choose_hardware
@@ -288,12 +290,12 @@ def pretrain(
         _log_plan(hardware, course, model, about_data, start)
         _describe_checkpoints(run, model, described, data.vocabulary)
         boards, examples = _show(log_dir, run.settings, data, model, evaluations[0], about_data, profile)
-        scoring = _scoring(trained, evaluations, course, checkpoint_every, init is not None, examples)
-        best = functools.partial(_best_step, scoring, keep_best)
+        scoring = HeldOutScores(trained, evaluations, course, checkpoint_every, init is not None, examples)
+        best = scoring.best_step if keep_best else lambda: None
         log = RunLog(run.path)
         callbacks, done = _resume(run, trained, [scoring, log, *boards, *callbacks], checkpoint_every, keep_every, best)
-        _train(trained, data, scoring.evaluate, log, about_data.real_fractions, done, log_every, callbacks)
-        scores = _scores(trained, evaluations[-1])
+        _train(trained, data, scoring, log, about_data.real_fractions, done, log_every, callbacks)
+        scores = scoring.score(-1)
         metrics = scores | _metrics(log, course, trained, about_data, best())
         if hardware.is_chief:
             for board in boards:
@@ -558,18 +560,6 @@ def _show(log_dir, settings, data, model, evaluation, about_data, profile) -> tu
     return [board], [] if model.config.causal else [MaskedExamples(data.vocabulary, batch, log_dir)]
 
 
-def _scoring(model, evaluations, course, every, is_trained, callbacks) -> "DevScoring":
-    """The callback that scores the held-out batches at checkpoints and ends of phases, and a trained model before.
-
-    `callbacks` are those to which an evaluation is the end of an epoch.
-    """
-    from kbert.training.dev_scoring import DevScoring
-
-    steps = {*range(every, course.steps, every), *course.ends} | ({0} if is_trained else set())
-    held_out = _HeldOut(model, evaluations)
-    return DevScoring(held_out, "loss", steps, keep="last", lower_is_better=True, callbacks=callbacks)
-
-
 def _resume(run, model, callbacks, checkpoint_every, keep_every, best) -> "tuple[list[keras.callbacks.Callback], int]":
     """The callbacks with `ExactResume`, which restores the last checkpoint, and the step of that checkpoint."""
     from kbert.training.exact_resume import ExactResume
@@ -585,7 +575,7 @@ def _resume(run, model, callbacks, checkpoint_every, keep_every, best) -> "tuple
 def _train(
     model: "BertPretrainer",
     data: "CorpusData | StoredBatches",
-    held_out: "_HeldOut",
+    scoring: "HeldOutScores",
     log: "RunLog",
     real_fractions: Sequence[float],
     done: int,
@@ -600,17 +590,11 @@ def _train(
         if done >= end:
             continue
         log.real_tokens = real_fractions[number] * phase.batch_size * phase.sequence_length
-        held_out.begin(number)
+        scoring.begin(number)
         batches = functools.partial(data.from_step, number)
         done = train(model, batches, course.steps, start=done, end=end, log_every=log_every, callbacks=callbacks)
         if done < end:  # a callback stopped it
             return
-
-
-def _scores(model, batches) -> dict[str, float]:
-    from kbert.training.logs import readable_logs
-
-    return readable_logs(model.evaluate(batches, return_dict=True, verbose=0), model)
 
 
 def _save(
@@ -682,36 +666,3 @@ def _estimate(data, model, optimization, rate, hardware) -> dict:
     if len(stages) > 1:
         total |= {"stages": stages, "seconds_per_step": total["seconds"] / max(1, total["steps"])}
     return sequences | stages[0] | total
-
-
-class _HeldOut:
-    """Scores on the held-out batches of the phase that a pre-training is in; before its first step, of the last."""
-
-    def __init__(self, model: "BertPretrainer", batches: Sequence):
-        self.model = model
-        self.batches = batches  # of every phase
-        self.phase = 0
-        self._begun = False
-
-    def begin(self, phase: int) -> None:
-        """Says which phase begins, of another shape than the one before."""
-        if self._begun:  # else Keras would trace one step for both shapes
-            self.model.make_train_function(force=True)
-            self.model.make_test_function(force=True)
-        self._begun = True
-        self.phase = phase
-
-    def __call__(self) -> dict[str, float]:
-        from kbert.training.logs import updates_done  # not above: it loads Keras
-
-        is_first = updates_done(self.model.optimizer) == 0
-        scores = _scores(self.model, self.batches[-1 if is_first else self.phase])
-        if is_first and len(self.batches) > 1:
-            self.model.make_test_function(force=True)
-        return scores
-
-
-def _best_step(scoring: "DevScoring", keep_best: bool) -> int | None:
-    """With `keep_best` the step with the lowest held-out loss; None: none was measured after the first step."""
-    losses = {record["step"]: record["loss"] for record in scoring.records if keep_best and record["step"]}
-    return min(losses, key=losses.get, default=None)

@@ -183,7 +183,7 @@ def open_run(
             that only the command has ("kbert embed"), or the file of a recipe.
         examples: name → hash of the rows that the run reads, from files or memory: training examples, dev sets, texts
             for a teacher. A resumed run must have the same ones.
-        reuse: whether a finished run of this kind is wanted, rather than an error.
+        reuse: whether a finished run of this kind, which keeps no checkpoints, is wanted, rather than an error.
         extendable: whether the learning rate of a step does not depend on the number of steps.
         choices: further settings, which the run decides later (`RunDirectory.decide`) where they are None. A resumed
             run takes them from settings.json.
@@ -281,6 +281,7 @@ def _continue(path, settings, overwrite, inputs, examples, reuse, extendable, de
     if is_extended:
         _extend(path, stored["steps"], settings, is_finished)
     elif is_finished:
+        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)  # `finish` deletes them last, unless it is killed
         unlock_directory(path)
         return RunDirectory(path, settings, is_finished=True)
     return RunDirectory(path, settings, is_resumed=True)

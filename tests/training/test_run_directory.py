@@ -119,6 +119,14 @@ def test_what_a_run_decides_itself_is_stored_and_not_compared(tmp_path):
         open_run(tmp_path / "run", SETTINGS, choices={"packed": None})
 
 
+def test_checkpoints_that_a_kill_left_in_a_finished_run_are_deleted(tmp_path):
+    run = open_run(tmp_path, SETTINGS)
+    run.finish({})
+    (tmp_path / "checkpoints" / "step-0000000010").mkdir(parents=True)
+    assert open_run(tmp_path, SETTINGS, reuse=True).is_finished
+    assert not (tmp_path / "checkpoints").exists()
+
+
 def test_a_model_of_a_run_without_output_is_described_without_its_inputs():
     run = open_run(None, SETTINGS | {"teacher": "a/b", "dev": 0.1}, inputs={"teacher": "a/b", "dev": None}, recipe="r")
     model = types.SimpleNamespace()

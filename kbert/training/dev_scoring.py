@@ -11,7 +11,7 @@ import numpy as np
 from kbert.checks import check_option
 from kbert.keras_compat import strategy_scope
 from kbert.options import Count
-from kbert.training.logs import complete_logs, updates_done
+from kbert.training.logs import complete_logs, trained_model, updates_done
 
 _LOGGER = logging.getLogger("kbert")
 _NEAR = 25  # steps
@@ -115,7 +115,7 @@ class DevScoring(keras.callbacks.CallbackList):
                     variable.assign(value)
 
     def set_model(self, model: keras.Model) -> None:
-        super().set_model(getattr(model, "model", model) if model else model)  # in `Pipeline.fit`
+        super().set_model(trained_model(model))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._seen = self.params.get("start", updates_done(self.model.optimizer)) or -1

@@ -20,7 +20,7 @@ from kbert.keras_compat import strategy_scope, sync_state
 from kbert.locks import unlock_directory
 from kbert.training.divergence import check_finite
 from kbert.training.hardware import Hardware
-from kbert.training.logs import is_chief
+from kbert.training.logs import is_chief, trained_model
 from kbert.training.loop import check_compiled, rounded_up
 from kbert.training.run_directory import open_run
 from kbert.training.signals import DeferredSignals, Interrupted
@@ -156,7 +156,7 @@ class ExactResume(keras.callbacks.Callback):
 
     Args:
         output: path of a directory, receives ``checkpoints/``.
-        model: compiled, built under its strategy's scope; of a pipeline its ``model``.
+        model: compiled, built under its strategy's scope; or a pipeline.
         steps_per_epoch: that of `fit`; not for `train`.
         every: steps between two checkpoints; None: at the end of each epoch.
         keep_every: steps: checkpoints at its multiples are all kept; None: only the last two.
@@ -208,12 +208,12 @@ class ExactResume(keras.callbacks.Callback):
     ):
         super().__init__()
         self.output = check_directory(output, "ExactResume: `output`")
+        self.trained = model = trained_model(model)
         check_compiled("ExactResume", model)
         if settings is not None:
             settings = {name: value for name, value in settings.items() if name != "output"}
             open_run(self.output, settings, None, hardware, inputs=inputs)
             atexit.register(unlock_directory, self.output)
-        self.trained = model  # `self.model` may be a pipeline around it
         self.steps_per_epoch = None if steps_per_epoch is None else rounded_up(steps_per_epoch, model)  # as Keras does
         self.every = None if every is None else rounded_up(every, model)
         self.keep_every = None if keep_every is None else rounded_up(keep_every, model)

@@ -24,6 +24,11 @@ def updates_done(optimizer: keras.optimizers.Optimizer) -> int:
     return int(keras.ops.convert_to_numpy(optimizer.iterations))
 
 
+def trained_model(model: keras.Model) -> keras.Model:
+    """The model that `fit` trains: of a pipeline, which callbacks see in `Pipeline.fit`, the one in it."""
+    return model if getattr(model, "compiled", False) else getattr(model, "model", model)
+
+
 def is_chief(model: keras.Model) -> bool:
     """Whether this process writes the shared files of a run; True for a single process."""
     strategy = strategy_of(model)
@@ -37,7 +42,8 @@ def readable_logs(logs: dict, model: keras.Model) -> dict:
     this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
     whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
     """
-    outputs = list(model.output) if isinstance(model.output, dict) else []
+    output = getattr(model, "output", None)  # which neither a keras.Sequential nor a subclass has
+    outputs = list(output) if isinstance(output, dict) else []
     prefix = ""
     if len(outputs) == 1 and outputs[0].endswith("_logits"):
         prefix = outputs[0].removesuffix("logits")
@@ -56,5 +62,5 @@ def complete_logs(logs: dict, model: keras.Model) -> dict:
     """Logs as `train` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
     if "step" in logs:
         return logs
-    model = getattr(model, "model", model)  # in `Pipeline.fit`
+    model = trained_model(model)
     return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)

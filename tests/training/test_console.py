@@ -11,10 +11,12 @@ import pytest
 from helpers import tiny_pretraining as tiny
 
 import kbert
+from kbert.inspection import TensorBoard
 from kbert.training import callbacks
 from kbert.training.callbacks import PredictionProgress, callback_list, clock
 from kbert.training.console import log_to_console
-from kbert.training.dev_scoring import without_neighbours
+from kbert.training.dev_scoring import DevScoring, without_neighbours
+from kbert.training.exact_resume import ExactResume
 from kbert.training.logs import readable_logs
 from kbert.training.loop import train
 from kbert.training.run_log import RunLog, read_history, training_minutes
@@ -111,6 +113,39 @@ def test_console_prints_a_line_a_window(tmp_path, caplog):
 def test_it_goes_with_plain_fit(caplog):
     tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=[RunLog()], verbose=0)
     assert [record.getMessage().split()[1] for record in caplog.records if record.name == "kbert"] == ["step", "2", "4"]
+
+
+class Around(keras.Model):
+    """A model with an attribute `model`, as a pipeline has it, and without `output`."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = keras.layers.Dense(1)
+
+    def call(self, inputs):
+        return self.model(inputs)
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("build", [Around, lambda: keras.Sequential([keras.layers.Dense(1)])])
+def test_each_callback_goes_alone_with_models_of_plain_keras(tmp_path, build):
+    inputs, labels = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+
+    def fit(make, initial_epoch=0):
+        model = build()
+        model.compile("sgd", "mse")
+        model(inputs)
+        callback = make(model)
+        epochs = {"initial_epoch": getattr(callback, "epoch", initial_epoch), "epochs": initial_epoch + 2}
+        model.fit(inputs, labels, batch_size=2, callbacks=[callback], verbose=0, **epochs)
+        return callback
+
+    assert [record["step"] for record in fit(lambda model: RunLog(tmp_path)).records] == [2, 4]
+    assert [record["step"] for record in fit(lambda model: DevScoring(lambda: {"x": 1.0}, "x")).records] == [2, 4]
+    fit(lambda model: TensorBoard(tmp_path / "logs"))
+    assert list((tmp_path / "logs/train").iterdir())
+    resumed = [fit(lambda model: ExactResume(tmp_path, model, 2), epoch) for epoch in (0, 2)]
+    assert [(resume.epoch, resume.step) for resume in resumed] == [(0, 4), (2, 8)]
 
 
 CALLS = {

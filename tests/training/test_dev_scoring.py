@@ -51,6 +51,19 @@ def test_it_goes_with_plain_fit(caplog):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_a_resumed_fit_does_not_repeat_evaluations(tmp_path):
+    def fit(epochs):
+        model = tiny.compiled_model(num_layers=1)
+        scoring = scripted(model, steps=[2, 6])
+        resume = ExactResume(tmp_path, model, 2, callbacks=[scoring])
+        options = {"steps_per_epoch": 2, "initial_epoch": resume.epoch, "epochs": epochs, "verbose": 0}
+        model.fit(tiny.make_dataset(resume.step), callbacks=[scoring, resume], **options)
+        return [record["step"] for record in scoring.records]
+
+    assert [fit(epochs) for epochs in (1, 2, 4)] == [[2], [2], [2, 6]]
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_an_evaluation_is_an_epoch_of_the_callbacks_in_it():
     model, epochs = tiny.compiled_model(num_layers=1), Epochs()
     scoring = scripted(model, steps=[2, 4, 6], callbacks=[epochs])

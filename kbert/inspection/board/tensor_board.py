@@ -18,7 +18,7 @@ from kbert.inspection.board.summaries import custom_scalars, histogram, scalar, 
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
 from kbert.training.flops import device_peak, peak_bytes
-from kbert.training.logs import complete_logs, is_chief, updates_done
+from kbert.training.logs import complete_logs, is_chief, trained_model, updates_done
 
 _LOGGER = logging.getLogger("kbert")
 _NOT_SHOWN = ("step", "total_steps", "seconds", "flops_per_second")
@@ -89,7 +89,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._entropy = None
 
     def set_model(self, model: keras.Model) -> None:
-        super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
+        super().set_model(trained_model(model))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):

@@ -17,7 +17,7 @@ from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.inspection.views.masking import masked_tokens, piece, softmax
 from kbert.options import Count
-from kbert.training.logs import complete_logs, is_chief
+from kbert.training.logs import complete_logs, is_chief, trained_model
 
 _NAMES = ("IsNext", "NotNext")
 _MOST_TOKENS = 40  # of a segment are shown
@@ -96,7 +96,7 @@ class MaskedExamples(keras.callbacks.Callback):
         self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
 
     def set_model(self, model: keras.Model) -> None:
-        super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
+        super().set_model(trained_model(model))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if is_chief(self.model):

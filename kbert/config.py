@@ -27,6 +27,18 @@ POOLED_TOKENS = typing.get_args(PooledToken)
 Small = Annotated[float, Bounds("(0, 1e6)")]
 
 
+class Misfit(ValueError):
+    """Fields of a config do not go together. The arguments are what is required, the fields, and whose they are."""
+
+    def __init__(self, requirement: str, fields: dict[str, Any], owner: str = "BertConfig"):
+        super().__init__(requirement, fields, owner)
+
+    def __str__(self) -> str:
+        requirement, fields, owner = self.args
+        received = ", ".join(f"{name}={value}" for name, value in fields.items())
+        return f"{owner}: {requirement.format(*fields)}. Received: {received}"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The architecture of a BERT encoder; the defaults are BERT-base, uncased.
@@ -65,20 +77,14 @@ class BertConfig:
     def __post_init__(self):
         check_fields(self)
         if self.pad_token_id >= self.vocabulary_size:
-            raise ValueError(
-                "BertConfig: `pad_token_id` must be a token of the vocabulary. "
-                f"Received: pad_token_id={self.pad_token_id}, vocabulary_size={self.vocabulary_size}"
+            raise Misfit(
+                "`{}` must be a token of the vocabulary",
+                {"pad_token_id": self.pad_token_id, "vocabulary_size": self.vocabulary_size},
             )
         if self.hidden_dim % self.num_heads:
-            raise ValueError(
-                "BertConfig: `num_heads` must divide `hidden_dim`. "
-                f"Received: num_heads={self.num_heads}, hidden_dim={self.hidden_dim}"
-            )
+            raise Misfit("`{}` must divide `{}`", {"num_heads": self.num_heads, "hidden_dim": self.hidden_dim})
         if self.position_embedding == "sinusoidal" and self.hidden_dim % 2:
-            raise ValueError(
-                "BertConfig: `hidden_dim` must be even: each frequency has a sine and a cosine. "
-                f"Received: {self.hidden_dim}"
-            )
+            raise Misfit("`{}` must be even: each frequency has a sine and a cosine", {"hidden_dim": self.hidden_dim})
 
     @property
     def head_dim(self) -> int:

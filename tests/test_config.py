@@ -102,7 +102,7 @@ def test_a_value_that_no_bert_can_have_is_refused():
     wrong_values(
         BertConfig,
         ({"hidden_dim": 12, "num_heads": 5}, "`num_heads` must divide `hidden_dim`. .* num_heads=5, hidden_dim=12"),
-        (sines, "`hidden_dim` must be even.*Received: 15"),
+        (sines, "`hidden_dim` must be even.*Received: hidden_dim=15"),
     )
 
 

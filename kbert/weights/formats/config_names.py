@@ -1,12 +1,12 @@
 """Another format's names for the fields of `BertConfig` and for activations, used in both directions."""
 
 import dataclasses
-import re
 import reprlib
 from typing import Any
 
 from kbert.aliases import PathLike
-from kbert.config import BertConfig
+from kbert.checks import check_option
+from kbert.config import BertConfig, Misfit
 
 BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face kept
     "vocabulary_size": "vocab_size",
@@ -61,11 +61,14 @@ class ConfigNames:
                     f"reads there: {sorted(self.activations)}"
                 )
             values["activation"] = self.activations[name]
+        for field in dataclasses.fields(BertConfig):
+            if field.name in values:
+                check_option(source, self.fields.get(field.name, field.name), values[field.name], field.type)
         try:
-            return BertConfig.from_dict(values)
-        except (TypeError, ValueError) as error:
-            message = re.sub(r"\w+", lambda word: self.fields.get(word[0], word[0]), str(error))
-            raise ValueError(f"{source}: {message.removeprefix('BertConfig: ')}") from error
+            return BertConfig(**values)
+        except Misfit as error:
+            requirement, fields, _ = error.args
+            raise Misfit(requirement, {self.fields.get(ours, ours): fields[ours] for ours in fields}, source) from None
 
     def from_kbert(self, config: BertConfig) -> dict[str, Any]:
         """The format's fields for this config; the inverse of `to_kbert`."""

@@ -229,7 +229,7 @@ def finetune(
         if taught is not None and not dry_run:
             options["teacher"], losses = taught.answers(run), taught.losses()
         data = task.training_data(pipeline, all_examples, **options)
-        steps = steps or loop.training_steps(data.rows, batch_size, epochs)
+        steps = steps or loop.training_steps(data.examples, batch_size, epochs)
         schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)  # int as in Google's code
         with seeded(seed), hardware.scope():
             model = copy_model(pipeline.model) if dry_run else pipeline.model
@@ -247,14 +247,15 @@ def finetune(
     scoring = None
     if sets.dev:
         scoring = DevScores(
-            pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
+            pipeline, task, sets, hardware, steps, data.examples, batch_size, evaluate_every, keep, patience, callbacks
         )
     shown = settings | model.config.to_dict() | {"parameters": model.count_params()}
     board, watching = _callbacks(log, scoring, callbacks, log_dir, shown, data, profile)
     start = 0
     if run.path is not None:
         # From the checkpoint: weights, optimizer, dropout's random state, the step, the scores and best weights so far,
-        # and the states of `callbacks`. The order of the data and the learning rate follow from seed and step.
+        # and the states of `callbacks`. `RunLog` reads its own history.jsonl, `Teacher` its teacher.npz. The order of
+        # the data and the learning rate follow from seed and step.
         with_state = callbacks if scoring is None else [scoring, *callbacks]
         resume = ExactResume(run.path, model, every=checkpoint_every, callbacks=with_state)
         watching.append(resume)

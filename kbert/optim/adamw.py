@@ -195,6 +195,8 @@ class AdamW(OptimizerOfAll):
     ) -> None:
         """Updates all variables by a replica's gradients, which are clipped after they are summed.
 
+        Keras' `apply` calls it at each step (`kbert.keras_compat.OptimizerOfAll`) with the schedule's value there.
+
         Args:
             grads: a gradient for each variable.
             trainable_variables: the variables.

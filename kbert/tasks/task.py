@@ -96,8 +96,8 @@ def of_training(default: Any) -> Any:
 class TrainingData:
     """The training data of a fine-tuning."""
 
-    rows: int  # examples in an epoch, from which steps are counted
-    windows: int  # rows for batches: all windows where long texts are divided into them, else as `rows`
+    examples: int  # in an epoch, from which steps are counted
+    windows: int  # rows for batches: all windows where long texts are divided into them, else as `examples`
     real_tokens: float  # mean number of tokens per row that are not padding
     make_dataset: Callable[..., Any]  # (start_step=0) -> infinite tf.data.Dataset that starts with that batch
 

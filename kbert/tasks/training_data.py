@@ -67,8 +67,12 @@ def training_dataset(
 
 def as_training_data(rows: TrainingRows, real_tokens: float, examples: int | None = None, **batches) -> TrainingData:
     """What `Task.training_data` returns; `examples` in an epoch are as many as rows by default."""
-    count = rows.count if examples is None else examples
-    return TrainingData(count, rows.count, real_tokens, functools.partial(training_dataset, rows, **batches))
+    return TrainingData(
+        examples=rows.count if examples is None else examples,
+        windows=rows.count,
+        real_tokens=real_tokens,
+        make_dataset=functools.partial(training_dataset, rows, **batches),
+    )
 
 
 def row_batches(

@@ -51,7 +51,7 @@ def test_batches_from_a_step_on_are_those_of_the_whole_run(prepared, name, by_le
     data = work.task.training_data(
         work.pipeline, work.train, batch_size=4, seed=3, padding="longest", group_by_length=by_length
     )
-    assert data.rows <= data.windows and 2 < data.real_tokens <= length * (3 if name == "multiple_choice" else 1)
+    assert data.examples <= data.windows and 2 < data.real_tokens <= length * (3 if name == "multiple_choice" else 1)
     inputs, labels, *weights = data.make_dataset().element_spec
     sizes = {spec.shape[0] for part in (inputs, labels, *weights) for spec in part.values()}
     assert sizes == {4}  # known, so that a step can divide a batch

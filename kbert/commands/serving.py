@@ -10,6 +10,7 @@ from kbert.aliases import PathLike
 from kbert.cli import Command
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.options import NOT_RECORDED, Count, Positive, checked, record
+from kbert.serving.export import check_int8_inputs
 from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 
@@ -63,6 +64,7 @@ def export(
         The path of the version.
     """
     settings = record(export, locals())
+    check_int8_inputs(precision, calibration, evaluate)
     model = kbert.load_pretrained(source, task=task)
     pipeline = kbert.build_pipeline(
         model,

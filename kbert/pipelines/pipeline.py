@@ -213,7 +213,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
     def __call__(self, inputs: Any, *args, **kwargs) -> dict[str, Any]:
         # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.
         if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
-            inputs = self._columns(inputs)
+            inputs = self.columns(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         if kwargs.get("validation_split") and not _makes_batches(x):
             fraction = kwargs.pop("validation_split")
             weights = lists_to_arrays(weights)
-            (x, y, weights), validation_data = split_texts(self._columns(x), fraction, y, weights)
+            (x, y, weights), validation_data = split_texts(self.columns(x), fraction, y, weights)
         elif isinstance(validation_data, tuple):
             texts, labels, *rest = validation_data
             validation_data = (texts, self._targets(labels), *rest)
@@ -412,7 +412,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
         """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
         if not _makes_batches(x):
-            x = self._columns(x)
+            x = self.columns(x)
             warn_of_empty_strings(x)
         inputs, y, weights = self._batch(x, y, weights)
         if y is None and getattr(self.model, "loss", None):
@@ -469,7 +469,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
-        columns = self._columns(x)
+        columns = self.columns(x)
         y, sample_weight = lists_to_arrays(y), lists_to_arrays(sample_weight)
         check_rows(columns, y, sample_weight)
         batch = self.preprocessor(columns)
@@ -491,7 +491,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
         if not _makes_batches(x):
-            x = self._columns(x)
+            x = self.columns(x)
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch
                 return self.predict_on_batch(x)
             warn_of_empty_strings(x)
@@ -518,12 +518,10 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
             if self.stop_predicting:
                 break
         callbacks.on_predict_end()
-        if not answers:
-            raise ValueError(_NO_BATCH)
         return join_padded(answers, self.answers.pad_values)
 
     def predict_on_batch(self, x: Any) -> dict[str, np.ndarray]:
-        answers = super().predict_on_batch(self._columns(x))
+        answers = super().predict_on_batch(self.columns(x))
         return {name: as_text(answer) for name, answer in answers.items()}
 
     def export(
@@ -557,8 +555,8 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
     def _serve(self, inputs):
         return self(inputs, training=False)
 
-    def _columns(self, inputs):
-        """The inputs as a dict of string tensors. Such a dict is returned as it is."""
+    def columns(self, inputs: Any) -> dict[str, tf.Tensor]:
+        """The texts of a batch, in any form that `predict` takes, as a dict of string tensors."""
         if self._are_columns(inputs):
             return inputs
         names = self.preprocessor.input_names
@@ -663,11 +661,13 @@ def count_batches(x: Any, batch_size: int, steps: int | None = None) -> int | No
     return count if steps is None else min(count, steps)
 
 
-def join_padded(answers: Sequence[Mapping[str, Any]], pad_values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Joins dicts of arrays by row. Those with a padding value are padded to the widest."""
+def join_padded(batches: Sequence[Mapping[str, Any]], pad_values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Joins batches, dicts of arrays, by row. Arrays with a padding value are padded to the widest."""
+    if not batches:
+        raise ValueError(_NO_BATCH)
     joined = {}
-    for name in answers[0]:
-        arrays = [np.asarray(answers_of_batch[name]) for answers_of_batch in answers]
+    for name in batches[0]:
+        arrays = [np.asarray(batch[name]) for batch in batches]
         if name in pad_values:
             width = max(array.shape[1] for array in arrays)
             arrays = [

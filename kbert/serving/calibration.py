@@ -13,16 +13,22 @@ import tensorflow as tf
 
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.layers.encoder_block import EncoderBlock
-from kbert.pipelines.pipeline import Pipeline
+from kbert.pipelines.pipeline import Pipeline, column_batches, join_padded
+from kbert.preprocessing.strings import check_batches
 from kbert.serving.int8 import INPUTS, encoder_blocks, quantize_block, row_lengths
 
 _MOST_ROWS = 512  # of a file; the ranges of 128 texts are as good
 
 
-def calibration_rows(pipeline: Pipeline, calibration: Any) -> Any:
-    """What `pipeline.predict` takes: `calibration` itself, or rows of the file at this path, evenly spaced in it."""
+def calibration_rows(pipeline: Pipeline, calibration: Any) -> dict[str, Any]:
+    """The columns of `calibration`, or of rows of the file at this path, evenly spaced in it."""
+    if isinstance(calibration, tf.data.Dataset):
+        check_batches(calibration, pipeline.input_names, "export: `calibration`")
+        # Read only once: a shuffled dataset would have another order the next time.
+        batches = [pipeline.columns(batch) for batch in column_batches(calibration, 1)]
+        return join_padded(batches, dict.fromkeys(pipeline.preprocessor.list_columns, ""))
     if not isinstance(calibration, str | os.PathLike):
-        return calibration
+        return pipeline.columns(calibration)
     columns, rows = rows_to_answer(pipeline, calibration)
     chosen = list(itertools.islice(rows, 0, None, -(-len(rows) // _MOST_ROWS)))
     return {name: [each.text(row) for row in chosen] for name, each in columns.items()}
@@ -31,16 +37,13 @@ def calibration_rows(pipeline: Pipeline, calibration: Any) -> Any:
 def int8_pipeline(pipeline: Pipeline, texts: Any) -> Pipeline:
     """A copy of a pipeline without LoRA in which the dense layers of the encoder blocks are int8 products.
 
-    `texts` are what `pipeline.predict` takes. The range of a dense layer's inputs is from the least to the largest
-    value on them. The copy answers only in graphs, as `predict` and exports do.
+    `texts` are rows in memory, as `pipeline.predict` takes them. The range of a dense layer's inputs is from the least
+    to the largest value on them. The copy answers only in graphs, as `predict` and exports do.
     """
     pipeline = pipeline.in_precision("float32")
     blocks = encoder_blocks(pipeline.model)
     observed = [{name: _observe(block, name) for name in INPUTS} for block in blocks]
-    if isinstance(texts, tf.data.Dataset):
-        pipeline.predict(texts.unbatch().batch(1), verbose=0)
-    else:
-        pipeline.predict(texts, batch_size=1, verbose=0)  # a single row has no padding
+    pipeline.predict(texts, batch_size=1, verbose=0)  # a single row has no padding
     for block, layers in zip(blocks, observed, strict=True):
         for layer in layers.values():
             layer.put_back()

@@ -78,8 +78,8 @@ def export(
         FileNotFoundError: no such source.
         ValueError: an argument of another type; a version or limit that exceeds int64; `metrics` or `made_by` that are
             not a dict that JSON holds; `layers` that the encoder does not have; a precision for a quantised model;
-            "int8" without `calibration`; frozen weights of more than 2 GB; a model that a stock server would not run
-            (`kbert.audit`).
+            "int8" without `calibration`, or with texts on which the model predicts nothing; frozen weights of more than
+            2 GB; a model that a stock server would not run (`kbert.audit`).
         SetupError: TensorFlow on this machine cannot compute int8 products.
         FileExistsError: the version exists, or the directory holds other things and no version.
         BlockingIOError: another export is writing this version.
@@ -107,6 +107,7 @@ def export(
     from kbert.serving.warmup import BATCHING, set_methods, write_warmup
     from kbert.weights.build_pipeline import resolve_pipeline
 
+    check_int8_inputs(precision, calibration, evaluate)
     directory = check_directory(directory, "export: `directory`")
     check_json("export", metrics=metrics, made_by=made_by)
     pipeline = resolve_pipeline("export: `pipeline`", pipeline)
@@ -120,8 +121,6 @@ def export(
     if precision == "int8":
         pipeline, making["int8"] = int8_export(pipeline, calibration, evaluate)
         making["precision"] = "int8"
-    elif calibration is not None or evaluate is not None:
-        raise ValueError('export: `calibration` and `evaluate` need precision="int8".')
     elif precision is not None:
         pipeline = pipeline.in_precision(precision)
     target = _next_version(directory.absolute(), version)
@@ -154,6 +153,17 @@ def export(
             target,
         )
     return target
+
+
+def check_int8_inputs(precision: str | None, calibration: Any, evaluate: Any) -> None:
+    """Raises ValueError if int8 lacks its calibration texts, or another precision has texts of int8."""
+    if precision != "int8" and (calibration is not None or evaluate is not None):
+        raise ValueError('export: `calibration` and `evaluate` need precision="int8".')
+    if precision == "int8" and calibration is None:
+        raise ValueError(
+            'export: precision="int8" needs `calibration`: about 128 texts of the kind that the model will answer, or '
+            "the path of a file that kbert predict reads."
+        )
 
 
 def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:

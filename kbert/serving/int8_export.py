@@ -26,21 +26,20 @@ def int8_export(pipeline: Pipeline, calibration: Any, examples: Any = None) -> t
 
     `calibration` are the texts, or the path of a file of them. `examples` are what `kbert.evaluate` takes; None: none.
     """
-    if calibration is None:
-        raise ValueError(
-            'export: precision="int8" needs `calibration`: about 128 texts of the kind that the model will answer, or '
-            "the path of a file that kbert predict reads."
-        )
     check_int8_product()
     sets = None if examples is None else evaluation_sets(pipeline, None, examples)
     texts = calibration_rows(pipeline, calibration)
     float_answers = pipeline.predict(texts, verbose=0)
-    if not len(next(iter(float_answers.values()))):
+    rows = len(next(iter(texts.values())))
+    if not rows:
         raise ValueError(f"export: `calibration` has no rows. Received: {shown(calibration)}")
+    if {"tokens", "tags"} & float_answers.keys() and not _decisions(float_answers):
+        needed = "[MASK]" if "tokens" in float_answers else "words"
+        raise ValueError(f"export: the texts of `calibration` must contain {needed}, else the model predicts nothing.")
     int8 = int8_pipeline(pipeline, texts)
     found = differences(float_answers, int8.predict(texts, verbose=0))
-    report: dict[str, Any] = {"rows": len(next(iter(float_answers.values()))), **found}
-    _LOGGER.info("int8 against float32 on %s calibration rows: %s", report["rows"], _shown(found))
+    report: dict[str, Any] = {"rows": rows, **found}
+    _LOGGER.info("int8 against float32 on %s calibration rows: %s", rows, _shown(found))
     if low := {name: limit for name, limit in _LIMITS.items() if report.get(name, limit) < limit}:
         _LOGGER.warning(
             "int8 answers differ from float32 more than usual: %s, below %s. Calibrate on texts of the kind that the "

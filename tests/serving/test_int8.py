@@ -18,6 +18,7 @@ from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 from tensorflow.core.protobuf import saved_model_pb2
 
 import kbert
+from kbert.commands.serving import export as export_command
 from kbert.errors import SetupError
 from kbert.models.average import average_models
 from kbert.serving import int8, int8_export
@@ -330,6 +331,27 @@ def test_calibration_in_memory_and_from_files(tmp_path):
     assert report["rows"] == len(TEXTS) - 1
 
 
+def test_a_shuffled_dataset_is_read_only_once():
+    """Read again, it has another order, and answers of different texts would be compared."""
+    texts = tf.data.Dataset.from_tensor_slices({"text": TEXTS * 10})
+    _, expected = int8_export.int8_export(_classifier(), texts.batch(4))
+    _, report = int8_export.int8_export(_classifier(), texts.shuffle(40).batch(4))
+    assert report == expected
+    pipeline, _ = make_pipeline("multiple_choice")
+    batches = [{"prompt": ["the film"], "choices": [choices]} for choices in (["good"], ["bad", "never", "a film"])]
+    spec = {"prompt": tf.TensorSpec([None], tf.string), "choices": tf.TensorSpec([None, None], tf.string)}
+    rows = calibration_rows(pipeline, tf.data.Dataset.from_generator(lambda: batches, output_signature=spec))
+    assert pipeline.columns(rows)["choices"].numpy().tolist() == [[b"good", b"", b""], [b"bad", b"never", b"a film"]]
+    with pytest.raises(ValueError, match="Received: an empty dataset"):
+        calibration_rows(_classifier(), texts.batch(4).filter(lambda batch: False))
+
+
+@pytest.mark.parametrize("kind, texts, needed", [("fill_mask", TEXTS, r"\[MASK\]"), ("tagging", ["", " "], "words")])
+def test_texts_on_which_nothing_is_predicted_are_refused(kind, texts, needed):
+    with pytest.raises(ValueError, match=f"the texts of `calibration` must contain {needed}, else the model predicts"):
+        int8_export.int8_export(make_pipeline(kind)[0], texts)
+
+
 def test_calibration_in_a_frame():
     frame = pytest.importorskip("pandas").DataFrame({"text": TEXTS, "n": range(len(TEXTS))})
     assert int8_export.int8_export(_classifier(), frame)[1]["rows"] == len(TEXTS)
@@ -388,11 +410,12 @@ def test_a_large_difference_is_a_warning(caplog, monkeypatch):
 
 def test_what_is_refused(tmp_path, monkeypatch):
     pipeline = _classifier()
-    with pytest.raises(ValueError, match='precision="int8" needs `calibration`: about 128 texts'):
-        kbert.export(pipeline, tmp_path / "x", precision="int8")
-    for name in ("calibration", "evaluate"):
-        with pytest.raises(ValueError, match='`calibration` and `evaluate` need precision="int8"'):
-            kbert.export(pipeline, tmp_path / "x", **{name: TEXTS})
+    for export, source in ((kbert.export, pipeline), (export_command, "no-such-model")):  # before a model is loaded
+        with pytest.raises(ValueError, match='precision="int8" needs `calibration`: about 128 texts'):
+            export(source, tmp_path / "x", precision="int8")
+        for name in ("calibration", "evaluate"):
+            with pytest.raises(ValueError, match='`calibration` and `evaluate` need precision="int8"'):
+                export(source, tmp_path / "x", **{name: "texts.csv"})
     with pytest.raises(ValueError, match=r"`calibration` has no rows. Received: \[\]"):
         kbert.export(pipeline, tmp_path / "x", precision="int8", calibration=[])
     quantised = _classifier()

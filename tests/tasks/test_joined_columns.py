@@ -77,9 +77,9 @@ def test_a_trained_model_joins_the_columns_that_it_was_trained_on(run, table):
 def test_a_column_may_be_named_like_the_input(run):
     pipeline = kbert.build_pipeline(run.pipeline.model, run.pipeline.tokenizer)
     set_untracked(pipeline, "trained_columns", {"text": TextColumns(("title", "text"), ": ")})
-    both = pipeline._columns({"text": ["b"], "title": ["a"]})
+    both = pipeline.columns({"text": ["b"], "title": ["a"]})
     assert both["text"].numpy().tolist() == [b"a: b"]
-    assert pipeline._columns({"text": ["a: b"]})["text"].numpy().tolist() == [b"a: b"]
+    assert pipeline.columns({"text": ["a: b"]})["text"].numpy().tolist() == [b"a: b"]
 
 
 @pytest.mark.usefixtures("eagerly")

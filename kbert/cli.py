@@ -305,7 +305,7 @@ def _choose_task(
         word, fields = "glue", {"name": fields["glue"]}
     if argv and argv[0] in tasks:
         return argv[0], argv[1:], fields
-    if word in tasks:
+    if isinstance(word, str) and word in tasks:
         return word, argv, fields
     if not command.partial_task and argv not in (["--help"], ["-h"]):
         raise ValueError(f"A task comes first. {suggest(argv[0] if argv else '', tasks)}")

@@ -263,6 +263,8 @@ def test_a_task_comes_first_and_its_fields_are_flags(tmp_path, capsys):
         ValueError, match="expected `task` with its fields, as settings.json has it. Received: 'reviews'"
     ):
         parse("reviews", "a", "--config", str(path), command=FINETUNE)
+    path.write_text('{"task": {"task": ["reviews"]}}')
+    assert refused(capsys, "--config", str(path), command=FINETUNE).startswith("A task comes first.")
     told = refused(capsys, "reviews", "a", "--texd", "x", command=FINETUNE)
     assert told == "unknown flag --texd. Did you mean `--text`?"
     with pytest.raises(SystemExit, match="0"):

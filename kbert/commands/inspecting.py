@@ -4,14 +4,17 @@ import dataclasses
 import importlib.util
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import kbert
 from kbert.aliases import PathLike
+from kbert.checks import Bounds
 from kbert.cli import Command
 from kbert.commands.predicting import drop_none
 from kbert.errors import MissingPackage
 from kbert.options import Count, Natural, Precision, checked
+
+Port = Annotated[int, Bounds("[0, 65535]")]
 
 
 @checked
@@ -161,9 +164,7 @@ def report_inspection(result: Mapping[str, Any]) -> None:
 
 
 @checked
-def playground(
-    models: Sequence[str] = (), *, host: str = "127.0.0.1", port: Natural = 6007, share: bool = False
-) -> None:
+def playground(models: Sequence[str], *, host: str = "127.0.0.1", port: Port = 6007, share: bool = False) -> None:
     """Serves the playground: masking, next sentences, input rows, attention and answers of models, in a browser.
 
     Args:

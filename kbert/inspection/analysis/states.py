@@ -16,6 +16,7 @@ from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
 if TYPE_CHECKING:
+    from kbert.config import BertConfig
     from kbert.models.encoder import BertEncoder
     from kbert.text.tokenizer import BertTokenizer
 
@@ -65,7 +66,7 @@ def text_states(
     of_texts = []
     for text in texts:
         parts = (text,) if isinstance(text, str) else tuple(text)
-        row, truncated = text_row(tokenizer, parts, length)
+        row, truncated = text_row(tokenizer, parts, length, encoder.config)
         row = {name: np.asarray(value) for name, value in row.items()}
         states, probs = states_and_attention(encoder, row)
         ids = row["token_ids"][0]
@@ -75,14 +76,26 @@ def text_states(
 
 
 def text_row(
-    tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int
+    tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int, config: "BertConfig | None" = None
 ) -> tuple[dict[str, tf.Tensor], int]:
-    """The batch of one text or pair alone, without padding, and how many of its tokens did not fit."""
+    """The batch of one text or pair alone, without padding, and how many of its tokens did not fit.
+
+    Raises:
+        ValueError: a pair for a model of this config, which reads single texts.
+    """
+    if config is not None and len(parts) == 2:
+        check_reads_pairs(config)
     columns = {name: [part] for name, part in zip(("text", "text_pair"), parts, strict=False)}
     batch = TextPreprocessor(tokenizer, sequence_length, pair=len(parts) == 2)(columns)
     size = int(np.asarray(batch["padding_mask"]).sum())
     row = {name: value[:, :size] for name, value in batch.items()}
     return row, truncated_tokens(tokenizer, parts, size)
+
+
+def check_reads_pairs(config: "BertConfig") -> None:
+    """Raises ValueError if a model has no second segment."""
+    if config.num_segments == 1:
+        raise ValueError("The model has only one segment, so it cannot read a pair of texts.")
 
 
 def truncated_tokens(tokenizer: "BertTokenizer", texts: Sequence[str], size: int) -> int:

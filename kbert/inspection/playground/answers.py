@@ -66,12 +66,12 @@ def form_of(pipeline: "Pipeline") -> Form:
     """The form of a pipeline's task.
 
     Raises:
-        ValueError: the model reads something other than texts and pairs.
+        ValueError: there is none, as for an encoder of pairs.
     """
     names = tuple(pipeline.input_names)
     form = _BY_TASK.get(pipeline.task) or _BY_INPUTS.get(names)
-    if form is None:
-        raise ValueError(f"Expected a model that reads a text or a pair. Received: one that reads {list(names)}")
+    if form is None or form is _SIMILARITY and len(names) == 2:
+        raise ValueError(f"The playground cannot ask the {pipeline.task} model, which reads {list(names)}.")
     return form
 
 
@@ -79,7 +79,7 @@ def ask(pipeline: "Pipeline", texts: Sequence[str]) -> dict[str, Any]:
     """The answer of a pipeline, as its task's `kbert.answers.Answers.to_dicts` gives it.
 
     Taggers answer ``entities``. A model of sentence embeddings answers ``similarities``, of the first text to each line
-    of the second.
+    of the second. Of equal lines the first counts.
 
     Args:
         texts: one for each field of `form_of`.
@@ -89,7 +89,7 @@ def ask(pipeline: "Pipeline", texts: Sequence[str]) -> dict[str, Any]:
     """
     form = form_of(pipeline)
     texts = list(texts[: len(form.fields)])
-    lines = [line.strip() for line in texts[-1].splitlines() if line.strip()] if form.in_lines else []
+    lines = [*dict.fromkeys(filter(None, map(str.strip, texts[-1].splitlines())))] if form.in_lines else []
     names = pipeline.input_names
     if form is _SIMILARITY:
         rows = _run(pipeline, {names[0]: [texts[0], *lines]})

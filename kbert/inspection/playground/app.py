@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import socket
 from collections.abc import Callable, Mapping
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
@@ -18,6 +19,7 @@ from kbert.inspection.views.embeddings import input_row  # noqa: E402
 from kbert.inspection.views.masking import mask_text  # noqa: E402
 from kbert.inspection.views.pairs import draw_pair  # noqa: E402
 from kbert.serving.limits import MAX_REQUEST_BYTES  # noqa: E402
+from kbert.tasks.table import check_characters  # noqa: E402
 
 _STYLE = pathlib.Path(__file__).with_name("style.css")
 _LONGEST = 128  # tokens whose attention is drawn
@@ -70,6 +72,9 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
     fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # none from elsewhere
     page = build(models)
     try:
+        # Gradio would try the wrong address with 100 ports.
+        family, *_, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address, family=family).close()
         page.launch(
             server_name=host,
             server_port=port or None,
@@ -84,7 +89,8 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
             prevent_thread_lock=True,
         )
     except OSError as error:
-        raise OSError(f"Port {port} of {host} cannot be opened. Choose another `port`.") from error
+        reason = error.strerror or error
+        raise OSError(f"Port {port} of {host} cannot be opened: {reason}. Choose another `host` or `port`.") from error
     return page
 
 
@@ -94,7 +100,7 @@ def _answering(function: Callable, outputs: int) -> Callable:
     @functools.wraps(function)
     def answer(*values):
         try:
-            size = sum(len(value.encode()) for value in values if isinstance(value, str))
+            size = sum(len(check_characters(value, "The text").encode()) for value in values if isinstance(value, str))
             if size > MAX_REQUEST_BYTES:
                 raise ValueError(f"The texts are too long: {size:,} bytes. Shorten them to {MAX_REQUEST_BYTES:,}.")
             return function(*values)

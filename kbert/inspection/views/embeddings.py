@@ -39,9 +39,12 @@ class InputRow:
 def input_row(encoder: "BertEncoder", tokenizer: "BertTokenizer", texts: Sequence[str]) -> InputRow:
     """What an encoder's `EmbeddingBlock` computes without dropout, step by step.
 
+    Raises:
+        ValueError: a pair for an encoder of one segment.
+
     Source: Devlin et al. 2018, section 3, figure 2.
     """
-    row, truncated = text_row(tokenizer, texts, encoder.config.max_sequence_length)
+    row, truncated = text_row(tokenizer, texts, encoder.config.max_sequence_length, encoder.config)
     block = encoder.embeddings
     token = block.token_embedding(row["token_ids"])
     segment = block.segment_embedding(row["segment_ids"])

@@ -133,7 +133,8 @@ def mask_text(
         guesses: number of guesses for each chosen token.
 
     Raises:
-        ValueError: rates or texts that `TokenMasking` or `TextPreprocessor` does not take.
+        ValueError: rates or texts that `TokenMasking` or `TextPreprocessor` does not take, or a pair for a model of one
+            segment.
     """
     # Not above: a training on batches, without TensorFlow, shows masked tokens.
     import tensorflow as tf
@@ -142,7 +143,7 @@ def mask_text(
     from kbert.pretraining.masking import TokenMasking
     from kbert.stateless_random import fold_in
 
-    row, truncated = text_row(tokenizer, texts, sequence_length)
+    row, truncated = text_row(tokenizer, texts, sequence_length, model and model.config)
     masking = TokenMasking(
         tokenizer,
         row["token_ids"].shape[1],

@@ -14,6 +14,7 @@ import tensorflow as tf
 from kbert.answers.pretraining import NextSentenceAnswers
 from kbert.corpus.documents import prose_sentences
 from kbert.corpus.pool import TokenPool, make_pool
+from kbert.inspection.analysis.states import check_reads_pairs
 from kbert.pretraining.pairs import PairSentences, PairTable, max_pair_tokens, pair_sentences, sentence_pairs
 from kbert.text.packing import pack_ranges
 
@@ -68,7 +69,8 @@ def draw_pair(
         short_rate: how often a document's pairs are made shorter.
 
     Raises:
-        ValueError: a document without a sentence, a row that is too short, or an unknown label.
+        ValueError: a document without a sentence, a row that is too short, an unknown label, or a next-sentence head of
+            a model of one segment.
 
     Source: Devlin et al. 2018, section 3.1, task 2, and appendix A.2.
     """
@@ -136,6 +138,7 @@ def _sentences(tokenizer, text, number):
 def _verdict(model, row):
     if model is None or "nsp_logits" not in model.output:
         return None
+    check_reads_pairs(model.config)
     inputs = row | {"mask_positions": tf.zeros([1, 1], tf.int32)}  # without masks: the model reads the pair as it is
     outputs = model({name: inputs[name] for name in model.input}, training=False)
     outputs = {"nsp_logits": keras.ops.convert_to_numpy(outputs["nsp_logits"]).astype("float32")}

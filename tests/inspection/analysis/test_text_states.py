@@ -5,8 +5,12 @@ import pytest
 import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
+import kbert
 from kbert import BertEncoder
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
+from kbert.inspection.views.embeddings import input_row
+from kbert.inspection.views.masking import mask_text
+from kbert.inspection.views.pairs import draw_pair
 from kbert.preprocessing.preprocessor import TextPreprocessor
 
 TEXTS = ["The film is good.", ("a bad film !", "was it ? never"), ""]
@@ -43,6 +47,23 @@ def test_the_numbers_are_the_encoders(encoder, tokenizer):
 def test_a_long_text_is_cut_and_says_so(encoder, tokenizer):
     (states,) = text_states(encoder, tokenizer, ["film " * 30], sequence_length=100)
     assert len(states.tokens) == 19 and states.truncated == 30 + 2 - 19
+
+
+def test_a_model_of_one_segment_reads_no_pairs(tokenizer):
+    model = kbert.BertPretrainer(tiny_config(num_segments=1))
+    pair = ("a film .", "never !")
+    for view in (
+        lambda texts: text_states(model.encoder, tokenizer, [texts]),
+        lambda texts: input_row(model.encoder, tokenizer, texts),
+        lambda texts: mask_text(tokenizer, texts, model, sequence_length=19),
+    ):
+        view(pair[:1])
+        with pytest.raises(ValueError, match="The model has only one segment, so it cannot read a pair of texts"):
+            view(pair)
+    with pytest.raises(ValueError, match="The model has only one segment"):
+        draw_pair(tokenizer, pair, model, sequence_length=19)
+    without_head = kbert.BertPretrainer(tiny_config(num_segments=1), next_sentence=False)
+    assert draw_pair(tokenizer, pair, without_head, sequence_length=19).is_next is None
 
 
 def test_encoders_of_packed_rows(encoder, tokenizer):

@@ -55,6 +55,19 @@ def test_choices_are_lines():
     assert list(answer["probabilities"].values()) == pytest.approx(expected["probabilities"], abs=1e-5)
 
 
+def test_equal_choices_are_one_choice():
+    pipeline, _ = make_pipeline("multiple_choice")
+    answer = ask(pipeline, ["The film is", "good\nvery bad\n good"])
+    assert answer == ask(pipeline, ["The film is", "good\nvery bad"])
+    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_an_encoder_of_pairs_has_no_form():
+    pipeline = kbert.build_pipeline(make_model("encoder"), tiny_tokenizer(), pair=True)
+    with pytest.raises(ValueError, match=r"cannot ask the encoder model, which reads \['text', 'text_pair'\]"):
+        ask(pipeline, ["the film", "good film"])
+
+
 @pytest.mark.parametrize("task", ["similarity", "encoder"])
 def test_similarities_of_lines(task):
     pipeline = kbert.build_pipeline(make_model(task), tiny_tokenizer())

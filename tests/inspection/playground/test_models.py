@@ -7,7 +7,8 @@ from helpers.stored_models import make_model
 from helpers.tiny_bert import tiny_tokenizer
 
 import kbert
-from kbert.commands.inspecting import playground
+from kbert.cli import run_command
+from kbert.commands.inspecting import COMMANDS, playground
 from kbert.errors import MissingPackage
 from kbert.inspection.playground import models as module
 from kbert.inspection.playground.models import named_models
@@ -49,6 +50,13 @@ def test_a_model_of_packed_rows_takes_plain_ones(tmp_path):
     kbert.save_pretrained(packed, tmp_path / "packed", tokenizer=tiny_tokenizer())
     (model,) = named_models([tmp_path / "packed"]).values()
     assert model.model.encoder.num_parts is None and "part_ids" not in model.model.input
+
+
+@pytest.mark.parametrize("words, message", [([], "MODELS is required"), (["one", "--port", "65536"], "65535")])
+def test_a_wrong_command_line_starts_nothing(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run_command(COMMANDS["playground"], words, "kbert playground")
+    assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_without_gradio_the_command_says_what_to_install(home, monkeypatch):

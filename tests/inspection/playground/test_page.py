@@ -283,12 +283,20 @@ def test_a_wrong_or_large_input_is_a_sentence_in_the_page(page):
     page.wait(lambda: page.all("#masking_chips .chip"))
 
 
-def test_a_port_that_is_taken_is_named(models, address):
+def test_half_a_surrogate_pair_is_named():
+    pytest.importorskip("gradio")
+    from kbert.inspection.playground.app import _answering
+
+    assert "half a surrogate pair, \\ud83d" in _answering(str.upper, 1)("good \ud83d film")[0]
+
+
+def test_an_address_that_cannot_be_opened_is_named(models, address):
     from kbert.inspection.playground.app import serve
 
     port = int(address.rstrip("/").rpartition(":")[2])
-    with pytest.raises(OSError, match=f"Port {port} of 127.0.0.1 cannot be opened. Choose another `port`."):
-        serve(models, "127.0.0.1", port)
+    for host, number, reason in (("127.0.0.1", port, "Address already in use"), ("192.0.2.1", 0, "Cannot assign")):
+        with pytest.raises(OSError, match=f"Port {number} of {host} cannot be opened: {reason}.* another `host`"):
+            serve(models, host, number)
 
 
 def test_two_users_do_not_see_each_other(page, address):

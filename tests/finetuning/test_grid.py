@@ -2,7 +2,9 @@
 
 import functools
 import importlib
+import inspect
 import shutil
+import types
 
 import pytest
 from helpers.tiny_directory import write_tiny_directory
@@ -90,6 +92,20 @@ def test_a_grid_knows_all_its_dev_sets_and_what_it_may_delete(source, tmp_path):
             grid(more_dev=more_dev)
     assert grid(more_dev={"_more": ROWS}, overwrite=True, dry_run=True)["runs"] == 0
     assert "accuracy_more" not in grid(overwrite=True)["best"]["dev"]
+
+
+def test_a_grid_passes_every_option_on(source, tmp_path, monkeypatch):
+    own = inspect.signature(finetune_grid).parameters.keys() & inspect.signature(kbert.finetune).parameters.keys()
+    options = {name: object() for name in own - {"source", "task", "train", "dev", "output", "epochs", "dry_run"}}
+    passed = {}
+
+    def finetune(*examples, **given):
+        passed.update(given)
+        return types.SimpleNamespace(metrics={})
+
+    monkeypatch.setattr(importlib.import_module("kbert.finetuning.grid"), "finetune", finetune)
+    inspect.unwrap(finetune_grid)(source, TASK, ROWS, DEV, tmp_path / "grid", dry_run=True, **options)
+    assert len(options) > 20 and passed | options == passed
 
 
 def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):

@@ -81,9 +81,10 @@ def row_of_pairs(
 ) -> tf.Tensor:
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone."""
     lengths = part_lengths(table, next_sentence)
+    predictions = masking.max_predictions  # not `masking` in `assign`: TensorFlow keeps such functions for good
 
     def assign(lengths, masks):
-        return assign_rows(lengths, masks, sequence_length, masking.max_predictions, num_parts)
+        return assign_rows(lengths, masks, sequence_length, predictions, num_parts)
 
     rows = tf.numpy_function(assign, [lengths, masking.most_masks(lengths)], tf.int32, stateful=False)
     return tf.ensure_shape(rows, [None])

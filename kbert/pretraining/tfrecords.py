@@ -87,9 +87,10 @@ def tfrecord_rows(
     pools = tf.data.Dataset.from_generator(
         lambda: _raw_pools(files, seed, epochs, evaluation), output_signature=specification
     )
+    vocabulary_size = tokenizer.vocabulary_size  # not `tokenizer` in `check`: TensorFlow keeps such functions for good
 
     def check(file, *columns):
-        _check_values(files[file], *columns, tokenizer.vocabulary_size, sequence_length)
+        _check_values(files[file], *columns, vocabulary_size, sequence_length)
         return np.int32(0)
 
     def read(file, key, records):

@@ -1,6 +1,8 @@
 """Packed rows: which pairs share one, what is in it, the same training, and graphs that datasets share."""
 
 import dataclasses
+import gc
+import weakref
 
 import keras
 import numpy as np
@@ -17,7 +19,7 @@ from helpers.pretraining_batches import (
     records_of,
 )
 from helpers.tiny_bert import tiny_config
-from helpers.tiny_corpus import VOCABULARY, make_documents
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 
 from kbert.config import default_num_parts
 from kbert.models.pretrainer import BertPretrainer
@@ -258,3 +260,13 @@ def test_a_view_is_serialised_as_a_model_of_its_own(model, held_out):
         np.testing.assert_allclose(again(held_out[0][0])[name], value, atol=1e-6)
     single = BertPretrainer(model.config, next_sentence=False).with_parts(4)
     assert set(single.output) == {"mlm_logits"} and "part_ids" in single.input
+
+
+def test_a_dataset_that_is_gone_keeps_no_tokenizer(records):
+    """TensorFlow keeps functions of `tf.numpy_function`, and what they refer to, as long as the process."""
+    tokenizer = make_tokenizer()
+    reference = weakref.ref(tokenizer)
+    next(iter(dataset_of(records, tokenizer, **PACKED)))
+    del tokenizer
+    gc.collect()
+    assert reference() is None

@@ -29,6 +29,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 TWO_CLASSES = {"num_labels": 2, "problem_type": "single_label_classification"}
 WITHIN = 1e-5  # of the output's largest absolute value
+LONG = "the film is bad paris is good very very bad film the capital of France"
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 QUICK = ("pretraining", "classification", "similarity")
 
@@ -199,6 +200,31 @@ def test_another_head_there_is_another_task_here(name, auto, options, task, labe
     batch |= {"mask_positions": np.array([[1, 2]])} if task == "masked_lm" else {}
     again(batch, training=False)
     assert not again.pretrained.report.newly_initialised and not again.pretrained.report.unused
+
+
+def test_a_length_that_transformers_changed_comes_back(tmp_path):
+    model = make("classification")
+    theirs, tokenizer, _ = open_there(model, save(model, tmp_path / "ours", pair=False))
+    tokenizer.model_max_length = 8
+    for part in (theirs, tokenizer):
+        part.save_pretrained(tmp_path / "theirs")
+    run = transformers.pipeline("text-classification", tmp_path / "theirs", top_k=None, truncation=True)
+    scores = {answer["label"]: answer["score"] for answer in run([LONG])[0]}
+    answers = [kbert.build_pipeline(tmp_path / place).predict([LONG], verbose=0) for place in ("theirs", "ours")]
+    same, other = (relative(each["probabilities"][0], [scores[f"label {i}"] for i in range(3)]) for each in answers)
+    assert same < WITHIN and other > 0.01
+
+
+@pytest.mark.parametrize("name", ["similarity", "encoder"])
+def test_a_length_that_sentence_transformers_changed_comes_back(name, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    ours = save(make(name), tmp_path / "ours", pair=False)
+    theirs = sentence_transformers.SentenceTransformer(str(ours), device="cpu")
+    theirs.max_seq_length = 8
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    answers = [kbert.build_pipeline(tmp_path / place).predict([LONG], verbose=0) for place in ("theirs", "ours")]
+    same, other = (relative(each["embedding"], theirs.encode([LONG])) for each in answers)
+    assert same < WITHIN and other > 0.01
 
 
 # Answers to texts.

@@ -6,6 +6,7 @@ with pickles, shards and old names.
 
 import dataclasses
 import functools
+import logging
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ from kbert.weights.formats.sentence_transformers import read_length, read_poolin
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
+_LOGGER = logging.getLogger("kbert")
 _REFUSED = {  # config field → (the values that kbert supports, why no other)
     "position_embedding_type": (("absolute",), "kbert's positions are absolute, as the paper's"),
     "add_cross_attention": ((False,), "kbert has no cross attention: it builds encoders, not encoder-decoders"),
@@ -113,13 +115,14 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
             _check_names(tensors, names, config)
             remarks.append("the config does not say which model it is; the names of the tensors are BERT's")
         description = _description(config, tensors, names, ignored, pooling, remarks)
+    settings = _settings(config, description, tokenizer, pooling, remarks)
     return TensorCheckpoint(
         path=path,
         config_path=config.path,
         names=OWN_NAMES if kind == OWN else NAMES,
         config_names=CONFIG_NAMES,
         description=description,
-        settings=_settings(config, description, tokenizer, pooling),
+        settings=settings,
         other_options=pooling,
         vocabulary=tokenizer.vocabulary,
         tensors=tensors,
@@ -139,7 +142,7 @@ def read_description(directory: pathlib.Path) -> dict[str, Any]:
     if config.own is None:
         raise ValueError(f"{config.path} lacks the key `{OWN}`, by which kbert describes a model without its weights")
     tokenizer = read_huggingface_tokenizer(directory)
-    settings = _settings(config, config.own, tokenizer, {})
+    settings = _settings(config, config.own, tokenizer, {}, [])
     check_settings(config.path, settings, config.own)
     return {
         "description": config.own,
@@ -259,11 +262,23 @@ def _sines(config: BertConfig) -> np.ndarray:
 
 
 def _settings(
-    config: ModelConfig, description: ModelDescription, tokenizer: StoredTokenizer, pooling: Mapping[str, Any]
+    config: ModelConfig,
+    description: ModelDescription,
+    tokenizer: StoredTokenizer,
+    pooling: Mapping[str, Any],
+    remarks: list[str],
 ) -> ModelSettings:
-    stored = config.settings
+    """The settings as kbert stored them, updated by what other libraries changed, which `remarks` and the log say."""
+    stored, changes = config.settings, []
+    length = read_length(config.path.parent, is_kberts=stored is not None)
+    if stored is not None:
+        known = stored.sequence_length
+        if not 0 < length <= config.config.max_sequence_length:  # such as 1e30, transformers' default
+            length = known
+        if length != known:
+            changes.append(f"`sequence_length` is {known}, but the tokenizer's files say {length}, which is used")
+        stored = stored.replace(sequence_length=length)
     if stored is None or stored.task.name != description.task:
-        length = read_length(config.path.parent) if stored is None else stored.sequence_length
         stored = default_settings(description.task, config.config, stored and stored.tokenizer, length)
     own = stored.tokenizer
     stated = {"tokenizer": {**own, **tokenizer.settings}}
@@ -273,7 +288,13 @@ def _settings(
         kept = [token for token in read if token in (*SPECIAL_TOKENS, *added)]
         stated["tokenizer"]["special_tokens_in_text"] = list(dict.fromkeys([*kept, *added]))
     stated |= {name: value for name, value in pooling.items() if name in stored.task.option_names()}
-    return config.with_labels(stored.replace(**stated), description.arguments)
+    settings = config.with_labels(stored.replace(**stated), description.arguments)
+    if stored.task.thresholds is not None and settings.task.thresholds is None:
+        changes.append("`id2label` or `problem_type` changed, so the stored thresholds are dropped")
+    for change in changes:
+        _LOGGER.warning("%s: %s", config.path, change)
+    remarks.extend(changes)
+    return settings
 
 
 # Writing.

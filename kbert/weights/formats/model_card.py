@@ -29,7 +29,7 @@ def model_card(description: ModelDescription, settings: ModelSettings, parameter
         "",
         f"Layers: {config.num_layers}. Hidden size: {config.hidden_dim}. Heads: {config.num_heads}. "
         f"Vocabulary: {config.vocabulary_size:,}. Parameters: {parameters:,}.",
-        f"Texts are truncated to {settings.sequence_length} tokens.",
+        f"Sequence length: {settings.sequence_length} tokens.",
         "",
         'In kbert: `kbert.build_pipeline("DIRECTORY").predict(texts)`.',
         theirs,

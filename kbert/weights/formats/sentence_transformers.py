@@ -19,12 +19,15 @@ FILES = (_MODULES, _TRANSFORMER, _PROMPTS, _POOLING)
 _FLAGS = {"mean": "mean_tokens", "max": "max_tokens", "cls": "cls_token"}  # kbert's pooling → theirs
 
 
-def read_length(directory: pathlib.Path) -> int | None:
-    """A sentence-transformers model's sequence length (version 6 stores it with the tokenizer), or None."""
+def read_length(directory: pathlib.Path, is_kberts: bool) -> int | None:
+    """The sequence length of a sentence-transformers model, or of a kbert model that another library saved.
+
+    sentence-transformers stores it with the tokenizer since version 6, as transformers does. None: another model.
+    """
     path, tokenizer = directory / _TRANSFORMER, directory / TOKENIZER_CONFIG
-    if not path.is_file():
+    if not (is_kberts or path.is_file()):
         return None
-    length = entry(read_json(path), "max_seq_length", int, path)
+    length = entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
     if length is None and tokenizer.is_file():
         length = entry(read_json(tokenizer), "model_max_length", int, tokenizer)
     return length or sys.maxsize  # as long as the position table

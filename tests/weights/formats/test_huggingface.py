@@ -425,7 +425,7 @@ def test_the_pooler_that_is_not_used_is_named(directory, caplog):
     assert "bert.pooler: unused (2 variables)" in caplog.text
 
 
-def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path):
+def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path, caplog):
     pipeline = kbert.build_pipeline(
         kbert.BertClassifier(tiny_config(), num_labels=2, multi_label=True),
         tiny_tokenizer(),
@@ -437,8 +437,12 @@ def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path):
     config = tmp_path / "model" / "config.json"
     stated = json.loads(config.read_text()) | {"id2label": {"0": "dull", "1": "fun"}, "label2id": {"dull": 0, "fun": 1}}
     config.write_text(json.dumps(stated))
-    settings = kbert.load_pretrained(tmp_path / "model").pretrained.settings
-    assert settings.task.labels == ("dull", "fun") and settings.task.thresholds is None
+    assert "dropped" not in caplog.text
+    loaded = kbert.load_pretrained(tmp_path / "model").pretrained
+    assert loaded.settings.task.labels == ("dull", "fun") and loaded.settings.task.thresholds is None
+    (remark,) = loaded.report.remarks
+    assert remark == "`id2label` or `problem_type` changed, so the stored thresholds are dropped"
+    assert f"{config}: {remark}" in caplog.messages
 
 
 @pytest.mark.parametrize("id2label", [{"0": "LABEL_0", "1": "LABEL_1"}, None, {"0": "dull", "1": "fun"}])

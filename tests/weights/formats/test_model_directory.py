@@ -37,7 +37,8 @@ def test_every_model_comes_back(name, tmp_path):
     embeds = name == "similarity" or model.task == "encoder"
     names = sorted(path.name for path in (tmp_path / "model").iterdir())
     assert names == sorted(FILES + (EMBEDDING_FILES if embeds else []))
-    assert len((tmp_path / "model/README.md").read_text().splitlines()) <= 20
+    card = (tmp_path / "model/README.md").read_text().splitlines()
+    assert "Sequence length: 17 tokens." in card and len(card) <= 20
     loaded = kbert.load_pretrained(tmp_path / "model")
     assert (type(loaded), loaded.task, loaded.config) == (type(model), model.task, model.config)
     ours, theirs = loaded.get_config(), model.get_config()

@@ -109,6 +109,26 @@ def test_the_tokenizer_has_the_length_of_the_model(tmp_path):
     assert (config["model_max_length"], config["tokenizer_class"]) == (17, "PreTrainedTokenizerFast")
 
 
+@pytest.mark.parametrize(
+    "stated, length",
+    [(8, 8), (19, 19), (20, 17), (int(1e30), 17), (None, 17)],
+    ids="shorter longer table huge null".split(),
+)
+def test_a_length_that_another_library_changed(stated, length, tmp_path, caplog):
+    """The model's position table has 19 rows. A tokenizer beyond it has no limit."""
+    save(make_model("classification"), tmp_path / "it", "huggingface")
+    edit(tmp_path / "it/tokenizer_config.json", model_max_length=stated)
+    loaded = kbert.load_pretrained(tmp_path / "it").pretrained
+    assert loaded.settings.sequence_length == length
+    said = f"`sequence_length` is 17, but the tokenizer's files say {length}, which is used"
+    remarks = [] if length == 17 else [said]
+    assert list(loaded.report.remarks) == remarks
+    assert [message for message in caplog.messages if "sequence_length" in message] == [
+        f"{tmp_path / 'it/config.json'}: {remark}" for remark in remarks
+    ]
+    assert kbert.load_pretrained(tmp_path / "it", task="regression").pretrained.settings.sequence_length == length
+
+
 # kbert.json.
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike
 
 # A path, a name on the Hugging Face hub, or a model in memory: what `load_pretrained` or `build_pipeline` takes.
-# A class in quotes is not imported: type checkers know it, and `check_option` accepts any value in its place.
+# A class in quotes is not imported. Type checkers know it, and for `check_option` any value but a number is one.
 ModelSource = Union[str, os.PathLike, "BertModel", "Pipeline"]
 
 # A file, or rows in memory: a dict of columns, a list of dicts or tuples, a DataFrame, a tf.data.Dataset, a Hugging

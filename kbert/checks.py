@@ -9,7 +9,7 @@ import os
 import pathlib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 
@@ -23,8 +23,8 @@ class Bounds:
 def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
     """Checks an option's value and converts it to the annotated type, such as 2 to 2.0 for a float.
 
-    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, or a tuple, list or dict of these. Values
-    with other annotations pass unchanged.
+    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, or a tuple, list or dict of these. With
+    other annotations, such as a class in quotes, all values but numbers pass unchanged.
 
     Returns:
         The converted value.
@@ -69,7 +69,11 @@ def _convert(value: Any, annotation: Any) -> Any:
 
 
 def _convert_plain(value, annotation):
-    if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type | None):
+    if annotation in (Any, inspect.Parameter.empty):
+        return value
+    if not isinstance(annotation, type | None):  # a class in quotes, which is not imported, or an iterable
+        if isinstance(value, numbers.Number):
+            raise _Unfit
         return value
     if annotation is bool:
         if type(value).__name__ not in ("bool", "bool_"):  # Python's and NumPy's; the string "no" would count as true
@@ -118,6 +122,7 @@ _WORDS = {
     str: "a string",
     os.PathLike: "a path",
     Mapping: "a dict",
+    Iterable: "an iterable",
     type(None): "None",
 }
 
@@ -142,8 +147,8 @@ def describe_type(annotation: Any) -> str:
         return f"a dict of {describe_type(arguments[1])}"
     if origin in (tuple, list, Sequence):
         return f"a list, each item {describe_type(arguments[0])}"
-    name = getattr(annotation, "__name__", str(annotation))
-    return _WORDS.get(annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    name = getattr(annotation, "__name__", None) or getattr(annotation, "__forward_arg__", str(annotation))
+    return _WORDS.get(origin or annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _describe_bounds(number, interval: str) -> str:

@@ -215,10 +215,7 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.save_pretrained(pipeline, wrong), "directory"),
         (lambda wrong: ExportedPipeline(wrong), "directory"),
         (lambda wrong: open_pipeline(wrong), "source"),
-        (lambda wrong: kbert.evaluate(wrong, TASK, ROW), "pipeline"),
         (lambda wrong: kbert.evaluate([pipeline, wrong], TASK, ROW), "pipeline"),
-        (lambda wrong: kbert.finetune(wrong, TASK, ROW), "source"),
-        (lambda wrong: kbert.inspect(wrong), "model"),
         (lambda wrong: kbert.text.read_vocabulary(wrong), "path"),
         (lambda wrong: kbert.text.write_vocabulary(wrong, VOCABULARY), "path"),
         (lambda wrong: next(kbert.corpus.read_documents(wrong)), "patterns"),
@@ -246,6 +243,17 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
     ]
     refused(rows, (3,), ValueError, "{name} must be a path or None. Received: {wrong}")
+    rows = [
+        (lambda wrong: kbert.evaluate(wrong, TASK, ROW), "evaluate: `pipeline`"),
+        (lambda wrong: kbert.finetune(wrong, TASK, ROW), "finetune: `source`"),
+        (lambda wrong: kbert.inspect(wrong), "inspect: `model`"),
+    ]
+    refused(rows, (None,), TypeError, ".*must be .*Received: NoneType")
+    rows += [
+        (lambda wrong: kbert.finetune(pipeline, TASK, wrong), "finetune: `train`"),
+        (lambda wrong: kbert.finetune(pipeline, TASK, ROW, wrong), "finetune: `dev`"),  # such as a percentage
+    ]
+    refused(rows, (3, 1.5), ValueError, "{name} must be .*a path, .*Received: ")
     rows = [
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
         (lambda wrong: kbert.build_pipeline(encoder, wrong), "build_pipeline: `tokenizer`"),

@@ -253,9 +253,8 @@ def finetune(
     board, watching = _callbacks(log, scoring, callbacks, log_dir, shown, data, profile)
     start = 0
     if run.path is not None:
-        # From the checkpoint: weights, optimizer, dropout's random state, the step, the scores and best weights so far,
-        # and the states of `callbacks`. `RunLog` reads its own history.jsonl, `Teacher` its teacher.npz. The order of
-        # the data and the learning rate follow from seed and step.
+        # From the checkpoint: weights, optimizer, dropout's random state, the step, scores and best weights, callbacks'
+        # states. `RunLog` reads history.jsonl, `Teacher` teacher.npz. Seed and step give data and learning rate.
         with_state = callbacks if scoring is None else [scoring, *callbacks]
         resume = ExactResume(run.path, model, every=checkpoint_every, callbacks=with_state)
         watching.append(resume)

@@ -258,8 +258,7 @@ def pretrain(
             held_out=held_out,
         )
     hardware = choose_hardware(strategy, precision, execution.xla, execution.logical_cpus, source=init)
-    sizes = [phase.batch_size for phase in data.course.phases]
-    hardware.check_batch_sizes(*sizes, accumulate=optimization.accumulate)
+    hardware.check_batch_sizes(*(phase.batch_size for phase in data.course.phases), accumulate=optimization.accumulate)
     _check_kept(keep_every, keep_best, data.course, output, dry_run)
 
     model = _starting_model(data, start, hardware, execution.rematerialize, dry_run)

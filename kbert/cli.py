@@ -114,24 +114,20 @@ def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "a
         if isinstance(default, Options):
             for flag in flags_of(type(default), group=name):
                 yield dataclasses.replace(flag, default=getattr(default, flag.name))
-        elif any(_is_of_words(member) for member in _members(parameter.annotation)):
+        elif set(_members(parameter.annotation)) - {type(None)}:
             yield Flag(name, parameter.annotation, default, sentences.get(name, ""), group, name in positional)
 
 
-def _is_of_words(member) -> bool:
-    """Whether the command line can give values of a type. Classes in quotes cannot: they are objects in memory."""
-    return member not in (Any, REQUIRED, type(None)) and not isinstance(member, str | typing.ForwardRef)
-
-
 def _members(annotation) -> tuple:
-    """The types of a union. Any other annotation is its only member."""
+    """The types that words can be of: those of a union, or one. Classes in quotes are of objects in memory."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
         return _members(arguments[0])
     if origin in (typing.Union, types.UnionType):
         return tuple(member for argument in arguments for member in _members(argument))
-    return (annotation,)
+    is_in_memory = annotation in (Any, REQUIRED) or isinstance(annotation, str | typing.ForwardRef)
+    return () if is_in_memory else (annotation,)
 
 
 def _item_type(annotation):
@@ -220,7 +216,7 @@ def _metavar(annotation) -> str:
         if typing.get_origin(member) is Literal:
             choices = "|".join(map(str, typing.get_args(member)))
             return choices + "|N" if int in members else choices
-    if typing.get_origin(members[0]) is tuple:
+    if members and typing.get_origin(members[0]) is tuple:
         return ":".join(map(_metavar, typing.get_args(members[0])))
     if os.PathLike in members or pathlib.Path in members:
         return "PATH"

@@ -118,28 +118,22 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         train("a.txt", step=3)  # TypeError: train: unknown argument `step`. Did you mean `steps`?
     """
     signature = inspect.signature(function)
+    owner, parameters = function.__name__, signature.parameters
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with user_errors():
-            bound = _bind(function.__name__, signature, args, kwargs)
+            if unknown := [name for name in kwargs if name not in parameters]:
+                raise TypeError(f"{owner}: unknown argument `{unknown[0]}`. {_meant(unknown[0], parameters)}")
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{owner}: {error}") from None
             for name, value in bound.arguments.items():
-                annotation = signature.parameters[name].annotation
-                bound.arguments[name] = check_option(function.__name__, name, value, annotation)
+                bound.arguments[name] = check_option(owner, name, value, parameters[name].annotation)
             return function(*bound.args, **bound.kwargs)
 
     return call
-
-
-def _bind(owner, signature, args, kwargs) -> inspect.BoundArguments:
-    parameters = signature.parameters
-    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    if unknown := [] if takes_more else [name for name in kwargs if name not in parameters]:
-        raise TypeError(f"{owner}: unknown argument `{unknown[0]}`. {_meant(unknown[0], parameters)}")
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{owner}: {error}") from None
 
 
 def _meant(name, parameters) -> str:

@@ -60,7 +60,6 @@ def train(
     masking: Masking = Masking(),
     is_dry: bool = False,
     output: Annotated[PathLike | None, NOT_RECORDED] = None,
-    **others,
 ):
     """Trains.
 
@@ -149,7 +148,6 @@ def test_unknown_and_missing_arguments():
         score()
     with pytest.raises(TypeError, match="score: multiple values for argument 'source'"):
         score("model", source="other")
-    assert train("model", other=3)[1]["others"] == {"other": 3}
     assert train.__doc__.startswith("Trains.")
 
 

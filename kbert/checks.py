@@ -148,7 +148,8 @@ def describe_type(annotation: Any) -> str:
     if origin in (tuple, list, Sequence):
         return f"a list, each item {describe_type(arguments[0])}"
     name = getattr(annotation, "__name__", None) or getattr(annotation, "__forward_arg__", str(annotation))
-    return _WORDS.get(origin or annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    words = name.replace(" | ", " or ")  # of a union in quotes
+    return _WORDS.get(origin or annotation) or f"{'an' if name[0] in 'AEIOU' else 'a'} {words}"
 
 
 def _describe_bounds(number, interval: str) -> str:

@@ -257,10 +257,11 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
     rows = [
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
         (lambda wrong: kbert.build_pipeline(encoder, wrong), "build_pipeline: `tokenizer`"),
-        (lambda wrong: kbert.inspect(encoder, tokenizer=wrong), "inspect: `tokenizer`"),
         (lambda wrong: kbert.save_pretrained(encoder, "x", tokenizer=wrong), "save_pretrained: `tokenizer`"),
     ]
     refused(rows, [3], TypeError, "{name} must be .*Received: int")
+    with pytest.raises(ValueError, match="^inspect: `tokenizer` must be a BertTokenizer or None. Received: 3"):
+        kbert.inspect(encoder, tokenizer=3)
     for name in ("output", "log_dir"):
         with pytest.raises(ValueError, match=f"^finetune: `{name}` must be a path or None. Received: 3"):
             kbert.finetune(pipeline, TASK, ROW, **{name: 3})

@@ -378,7 +378,7 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
-            hint = "The same command resumes the run." if resumes else "No partial files were left."
+            hint = "The same command starts or resumes the run." if resumes else "No partial files were left."
             print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
     if command.failed is not None and command.failed(result):

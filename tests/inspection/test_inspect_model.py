@@ -170,8 +170,8 @@ def test_errors_name_the_argument(pipeline):
 
 
 def test_models_that_do_not_fit_are_named(pipeline):
-    with pytest.raises(TypeError, match="`model` must be a kbert model, a pipeline, or the path of one. Received: int"):
-        kbert.inspect(3)
+    with pytest.raises(TypeError, match="`model` must be a kbert model, a pipeline, or the path of one. Received: set"):
+        kbert.inspect(set())
     with pytest.raises(ValueError, match="pass `tokenizer`: the `model` was not loaded with one"):
         kbert.inspect(pipeline.model)
     with pytest.raises(ValueError, match=r"as many tokens as the table of the `model` has rows \(9\)"):

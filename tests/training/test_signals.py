@@ -241,7 +241,7 @@ def test_a_recipe_that_trains(home, tmp_path, number):
 @pytest.mark.parametrize(
     "recipe, name, hint",
     [
-        (("predict",), "answers.jsonl", "The same command resumes the run."),
+        (("predict",), "answers.jsonl", "The same command starts or resumes the run."),
         (("features", "--layers", "-1"), "features.jsonl", "No partial files were left."),
     ],
     ids=["resumes", "does not"],
@@ -280,8 +280,8 @@ def test_a_signal_while_a_file_is_written_leaves_none(monkeypatch, capsys, tmp_p
     "flags, hint",
     [
         ([], "No partial files were left."),
-        (["--output", "runs/1"], "The same command resumes the run."),
-        (["--config", "config.yaml"], "The same command resumes the run."),
+        (["--output", "runs/1"], "The same command starts or resumes the run."),
+        (["--config", "config.yaml"], "The same command starts or resumes the run."),
         (["--config", "config.yaml", "--dry-run"], "No partial files were left."),
     ],
 )

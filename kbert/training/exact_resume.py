@@ -236,9 +236,10 @@ class ExactResume(keras.callbacks.Callback):
         self.epoch = self.step // (self.steps_per_epoch or 1)
 
     def closes(self, step: int) -> bool:
-        """Whether a checkpoint is due after this step."""
+        """Whether a checkpoint is due after this step: of an interval, or for a signal."""
         intervals = (self.every, self.keep_every)
-        return any(step // every > self.saved // every for every in intervals if every is not None)
+        is_due = any(step // every > self.saved // every for every in intervals if every is not None)
+        return is_due or self.is_interrupted
 
     @property
     def is_interrupted(self) -> bool:
@@ -264,7 +265,7 @@ class ExactResume(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.step = self._first + batch + 1
         self.signals.take()  # not before: until the end of the first step there is nothing to save
-        self._is_due = self.is_interrupted or self.closes(self.step)
+        self._is_due = self.closes(self.step)
         is_last = self.steps_per_epoch and self.step % self.steps_per_epoch == 0
         if is_last and batch + 1 < self.steps_per_epoch and not self.model.stop_training:
             self.model.stop_training = self  # ends only the epoch, in whose middle the run was resumed
@@ -272,7 +273,7 @@ class ExactResume(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.model.stop_training is self:  # not True, which another callback sets
             self.model.stop_training = False
-        if self.every is None or self.is_interrupted or self.closes(self.step):
+        if self.every is None or self.closes(self.step):
             self._save()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:

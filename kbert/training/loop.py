@@ -186,7 +186,7 @@ class _Windows(keras.callbacks.Callback):
         self._logs = logs
         self.callbacks.on_train_batch_end(self.step - self.first - 1, logs)
         is_full = self.step // self.every > self.first // self.every
-        if is_full or self._is_due() or self._is_interrupted():
+        if is_full or self._is_due():
             self._close(goes_on=self.step < self.end)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -207,9 +207,6 @@ class _Windows(keras.callbacks.Callback):
     def _is_due(self):
         return any(callback.closes(self.step) for callback in self.callbacks.callbacks if hasattr(callback, "closes"))
 
-    def _is_interrupted(self):
-        return any(getattr(callback, "is_interrupted", False) for callback in self.callbacks.callbacks)
-
     def _end_epoch(self, logs):
         for callback in self.callbacks.callbacks:  # Keras' list would give them a sorted copy
             callback.on_epoch_end(self._number(), logs)
@@ -217,7 +214,8 @@ class _Windows(keras.callbacks.Callback):
     def _close(self, goes_on):
         model = self.model
         sync_state(model)
-        if self._is_interrupted() and "TF_CONFIG" in os.environ:
+        is_interrupted = any(getattr(callback, "is_interrupted", False) for callback in self.callbacks.callbacks)
+        if is_interrupted and "TF_CONFIG" in os.environ:
             logs = self._logs  # other workers do not stop here, to add up their sums with this one's
         else:
             logs = model.get_metrics_result()

@@ -46,9 +46,12 @@ def stored_provenance(path: pathlib.Path, hub_name: str | None = None) -> Proven
 
 def trained_columns(model: "BertModel") -> dict[str, TextColumns]:
     """Table columns of the fine-tuning, by the pipeline input that they fill; {} if not known."""
-    known = model.provenance
-    run = None if known is None else known.made_by.get("run")
-    return TextColumns.from_fields(trained_task(run), ("text", "text_pair"))
+    return TextColumns.from_fields(trained_task(stored_run(model)), ("text", "text_pair"))
+
+
+def stored_run(model: "BertModel") -> Any:
+    """What kbert.json says, or will say, of the run that made a model's weights; None if not known."""
+    return None if model.provenance is None else model.provenance.made_by.get("run")
 
 
 def reading_fields(run: Any) -> dict[str, Any]:

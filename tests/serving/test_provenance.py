@@ -53,6 +53,24 @@ def test_of_a_run_without_output_its_settings_and_metrics_are_known(init):
     assert str(init) not in str(made_by)
 
 
+def test_a_model_that_is_saved_again_keeps_its_run_and_columns(run, init, tmp_path):
+    stored = read_json(run.path / "model/kbert.json")["made_by"]
+    assert stored["settings"]["task"]["text"] == TASK.text
+    model = kbert.load_pretrained(run.path)
+    kbert.save_pretrained(model, tmp_path / "half", storage_dtype="bfloat16")
+    kbert.save_pretrained(kbert.build_pipeline(tmp_path / "half"), tmp_path / "again")
+    assert read_json(tmp_path / "again/kbert.json")["made_by"] == stored
+    kbert.save_pretrained(model, tmp_path / "own", made_by={})
+    model.set_weights(model.get_weights())
+    kbert.save_pretrained(model, tmp_path / "changed")
+    for name in ("own", "changed"):
+        assert read_json(tmp_path / name / "kbert.json")["made_by"] == {}
+    in_memory = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
+    kbert.save_pretrained(in_memory.pipeline, tmp_path / "in_memory")
+    for source in (tmp_path / "again", tmp_path / "in_memory"):
+        assert trained_columns(kbert.load_pretrained(source)) == {"text": TextColumns((TASK.text,))}
+
+
 def test_nothing_is_said_of_weights_that_have_changed(run):
     model = run.pipeline.model
     model.compile()

@@ -210,6 +210,42 @@ def test_two_jax_devices_train_as_tensorflow_does(batches, start, on_tensorflow,
     assert curves["train", "loss/loss"] == [(r["step"], pytest.approx(r["loss"])) for r in result["history"][1:]]
 
 
+FIT = """
+import json, os, signal, sys
+import keras
+import numpy as np
+from kbert.training import ExactResume
+from kbert.training.signals import Interrupted
+
+def batches(start):
+    for n in range(start, 100):
+        yield np.random.default_rng(n).normal(size=(4, 3)), np.random.default_rng(-n + 200).normal(size=(4, 1))
+
+def fit(output, *callbacks):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    resume = ExactResume(output, model, 4, every=3)
+    epochs = {"initial_epoch": resume.epoch, "epochs": 3}
+    model.fit(batches(resume.step), steps_per_epoch=4, callbacks=[*callbacks, resume], verbose=0, **epochs)
+    return [weight.tolist() for weight in model.get_weights()]
+
+whole = fit(sys.argv[1] + "/whole")
+stop = lambda batch, logs: batch == 1 and os.kill(os.getpid(), signal.SIGTERM)
+try:
+    fit(sys.argv[1] + "/run", keras.callbacks.LambdaCallback(on_train_batch_end=stop))
+except Interrupted:
+    saved = os.listdir(sys.argv[1] + "/run/checkpoints")
+print(json.dumps({"saved": saved, "same": fit(sys.argv[1] + "/run") == whole}))
+"""
+
+
+@pytest.mark.slow  # the same with TensorFlow: test_resume.py::test_a_fit_resumes_in_the_middle_of_an_epoch
+@needs_jax
+def test_a_plain_fit_resumes_in_the_middle_of_an_epoch(tmp_path):
+    assert run_python(FIT, tmp_path, backend="jax") == {"saved": ["step-0000000002"], "same": True}
+
+
 @pytest.mark.slow  # without an interruption, packed rows and a dry run: the test above
 @pytest.mark.parity
 @needs_jax

@@ -280,10 +280,13 @@ def _read_configs(argv: Sequence[str], presets: pathlib.Path | None) -> tuple[di
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     reader.add_argument("--config", action="append", default=[])
     files = reader.parse_known_args(argv)[0].config
+    known = {} if presets is None else {path.stem: path for path in presets.glob("*.yaml")}
     values = {}
     for file in files:
-        preset = presets and presets / f"{file}.yaml"
-        values |= read_config(preset if preset and preset.is_file() else file)
+        if file not in known and not os.path.exists(file):
+            hint = suggest(file, known) if known else ""
+            raise FileNotFoundError(f"--config {file}: no such file. {hint}".rstrip())
+        values |= read_config(known.get(file, file))
     return values, files
 
 

@@ -194,7 +194,8 @@ def test_presets_are_configuration_files_and_a_later_one_overrides_an_earlier_on
     configs = ["--config", "small", "--config", str(tmp_path / "run.json")]
     values = parse("a", *configs, "--learning-rate", "0.1", command=command)
     assert values == {"corpus": ["a"], "steps": 7, "masking": Masking(rate=0.5), "learning_rate": 0.1}
-    assert "No such file or directory: 'smalll'" in refused(capsys, "a", "--config", "smalll", command=command)
+    message = "--config smalll: no such file. Did you mean `small`?"
+    assert message in refused(capsys, "a", "--config", "smalll", command=command)
     with pytest.raises(SystemExit, match="0"):
         run_command(command, ["--help"], "kbert train")
     assert "an earlier one; or small" in " ".join(capsys.readouterr().out.split())

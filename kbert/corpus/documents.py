@@ -300,7 +300,7 @@ def _read_wikiextractor(lines, language, name):
             warned = number
             _warn_of_tags(name, number, fault)
     if opened and not warned:
-        _warn_of_tags(name, opened, "a <doc> that is not closed at the end of the file: is the file truncated?")
+        _warn_of_tags(name, opened, "a <doc> that is not closed at the end of the file, which may be truncated")
 
 
 def _warn_of_tags(name, line, fault):

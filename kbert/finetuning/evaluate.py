@@ -31,8 +31,7 @@ def evaluate(
     precision: Precision = "auto",
     output: Annotated[PathLike | None, NOT_RECORDED] = None,
     overwrite: Annotated[bool, NOT_RECORDED] = False,
-    return_predictions: Annotated[bool, NOT_RECORDED] = False,
-) -> "dict[str, Any] | tuple[dict[str, Any], Evaluation]":
+) -> dict[str, Any]:
     """Answers all examples and scores the answers by the task's official rules.
 
     Args:
@@ -50,10 +49,9 @@ def evaluate(
         strategy, precision: see `kbert.finetune`; for models that are loaded.
         output: directory for metrics.json and, for questions and tagged words, the official prediction files.
         overwrite: replace what is in `output`.
-        return_predictions: whether to return the `kbert.tasks.Evaluation`, with the predictions, as well.
 
     Returns:
-        dict of scores; with `return_predictions` (scores, `kbert.tasks.Evaluation`).
+        dict of scores.
 
     Raises:
         TypeError: `task` is not a task object, or `pipeline` is neither a pipeline nor a source.
@@ -100,7 +98,7 @@ def evaluate(
         if result.write:
             result.write(run.path)
         run.finish(result.scores)
-    return (result.scores, result) if return_predictions else result.scores
+    return result.scores
 
 
 def not_as_stored(**options: Any) -> dict[str, Any]:

@@ -59,9 +59,10 @@ def log_plan(
         _LOGGER.info("the teacher labels %s texts without labels", f"{len(all_examples) - len(sets.train):,}")
     _LOGGER.info("%s examples%s to learn from%s; %s steps", f"{len(sets.train):,}", in_windows, evaluated, f"{steps:,}")
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
-    if trained < model.count_params() and not lora_layers(model):
-        every = f"{model.count_params():,}"
-        _LOGGER.info("training %s of %s parameters (the rest are frozen in the source)", f"{trained:,}", every)
+    every = model.count_params()
+    if trained < every:
+        why = "LoRA and the head" if lora_layers(model) else "the rest are frozen in the source"
+        _LOGGER.info("training %s of %s parameters (%s)", f"{trained:,}", f"{every:,}", why)
     log_dropout(model.config, source, dropout)
     if not sets.dev:
         _LOGGER.info("no dev set: skipping evaluation and keeping the final weights")

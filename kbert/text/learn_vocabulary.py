@@ -171,7 +171,7 @@ def _fill(fixed, counts, alphabet, size):
     def pieces(threshold):
         tokens = learner.learn_with_thresh(words, threshold, settings) if words else []
         frequent = [token for token in tokens if token not in in_vocabulary]
-        _LOGGER.info("pieces that occur %s times: %s of %s", f"{threshold:,}", f"{len(frequent):,}", f"{wanted:,}")
+        _LOGGER.info("frequency threshold %s: %s of %s pieces", f"{threshold:,}", f"{len(frequent):,}", f"{wanted:,}")
         return frequent
 
     start = words[min(wanted, len(words) - 1)][1] if words else 1

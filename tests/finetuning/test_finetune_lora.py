@@ -1,5 +1,7 @@
 """kbert.finetune(lora_rank=…): what is trained, stored and resumed."""
 
+import re
+
 import numpy as np
 import pytest
 from helpers.at_step import Killed, killed_at
@@ -71,10 +73,11 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     assert resumed.metrics["evaluations"] == run.metrics["evaluations"]
 
 
-def test_a_model_in_memory_with_lora_gets_its_adapter(init, tmp_path):
+def test_a_model_in_memory_with_lora_gets_its_adapter(init, tmp_path, caplog):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.enable_lora(2)
     run = kbert.finetune(model, TASK, ROWS, output=tmp_path, **NO_DEV | {"steps": 2})
+    assert re.search(r"training [\d,]+ of [\d,]+ parameters \(LoRA and the head\)", caplog.text)
     base = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     kbert.weights.load_adapter(base, run.path / "adapter")
     assert same(base.get_weights(), run.pipeline.model.get_weights())

@@ -126,8 +126,7 @@ def test_they_are_trained_evaluated_and_predicted(home, tmp_path, capsys):
     assert "NOUN" in (home / "run/predictions.txt").read_text()
     run_kbert("evaluate", home / "run", "--examples", home / "pos.txt")
     assert "accuracy: 1.0000" in capsys.readouterr().out
-    scores, result = kbert.evaluate(home / "run", examples=ROWS, return_predictions=True)
-    assert scores["accuracy"] == 1.0 and result.predictions == [row["tags"] for row in ROWS]
+    assert kbert.evaluate(home / "run", examples=ROWS)["accuracy"] == 1.0
     (tmp_path / "texts.txt").write_text("the kind play .\n")
     run_kbert("predict", "--source", home / "run", "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.jsonl")
     (answer,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
@@ -144,8 +143,8 @@ def test_other_tags_than_the_models_are_refused(home):
 
 def test_what_tensorboard_shows(home):
     wrong = [{"words": ["the", "good", "|film|"], "tags": ["DET", "NOUN", "ADJ"]}]
-    _, result = kbert.evaluate(home / "run", examples=wrong, return_predictions=True)
-    table, worst = result.show()
+    pipeline = kbert.build_pipeline(home / "run")
+    table, worst = TASK.evaluate(pipeline, TASK.read(wrong)).show()
     assert "DET" in table.content and "good&#47;NOUN&#47;ADJ" in worst.content
 
 

@@ -146,10 +146,12 @@ class ExactResume(keras.callbacks.Callback):
     the dataset depends only on n, a run that was killed and started again ends on a CPU with bit for bit the same
     weights and scores.
 
-    It saves every so many steps, in `train` and in a plain `model.fit`. On SIGINT or SIGTERM the current step is
-    finished and saved, and `Interrupted` is raised; a second signal ends the process at once. This works from the end
-    of the first step on, only in the main thread, and only if the program has no handler of its own. In a plain `fit`
-    an epoch in whose middle the run was resumed has the steps that were left of it. It is the last callback of `fit`.
+    It saves every so many steps, in `train` and in a plain `model.fit`, where it must be the last callback. If `fit`
+    resumes in the middle of an epoch, it first trains the remaining steps of this epoch.
+
+    On SIGINT or SIGTERM the current step is finished and saved, and `Interrupted` is raised; a second signal ends the
+    process at once. This works after the first step, only in the main thread, and only if the program has no handler of
+    its own.
 
     With `settings`, the rule for outputs applies (`open_run`): other settings or changed inputs raise an error, and so
     does another process that writes to the directory. Without, other data or learning rates are not noticed.
@@ -268,7 +270,7 @@ class ExactResume(keras.callbacks.Callback):
         self._is_due = self.closes(self.step)
         is_last = self.steps_per_epoch and self.step % self.steps_per_epoch == 0
         if is_last and batch + 1 < self.steps_per_epoch and not self.model.stop_training:
-            self.model.stop_training = self  # ends only the epoch, in whose middle the run was resumed
+            self.model.stop_training = self  # ends the epoch, in whose middle the run was resumed, and not the training
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.model.stop_training is self:  # not True, which another callback sets

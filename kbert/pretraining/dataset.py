@@ -244,14 +244,17 @@ def masked_rows(
     """Rows laid out and masked, some hundred at once: (inputs, labels, weights, *columns).
 
     `sampled` has (values, `PairTable`, splits), see `packed_rows`, and columns with one value a row [r], which are
-    returned as well; without `num_parts` rows are plain. `rows_before` are left out at the beginning.
+    returned as well; without `num_parts` rows are plain. `rows_before` are left out at the beginning of the first
+    element.
     """
 
-    def divide(first, values, table, splits, *columns):
+    def divide(number, element):
+        values, table, splits, *columns = element
+        first = tf.where(number == 0, tf.constant(rows_before, tf.int64), 0)
         starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
         return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits, columns))))
 
-    rows = sampled.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
+    rows = sampled.enumerate().prefetch(1).flat_map(_graph(divide))  # not `scan`, whose function is kept for good
     options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
 
     def lay_out(values, table, splits, *columns):
@@ -276,12 +279,6 @@ def _token_columns(pool, entity_ids):
         return {"token_ids": pool.token_ids}
     sentences = tf.RaggedTensor.from_row_lengths(tf.cast(pool.token_ids, tf.int32), pool.sentence_lengths)
     return {"token_ids": pool.token_ids, "entity_ids": tf.cast(entity_ids(sentences).flat_values, tf.int32)}
-
-
-def _skip(remaining, element):
-    values, table, splits, *columns = element
-    skipped = tf.minimum(remaining, tf.size(splits, tf.int64) - 1)
-    return remaining - skipped, (skipped, values, table, splits, *columns)
 
 
 def _rows_from(first, table, splits, columns):

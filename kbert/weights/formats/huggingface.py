@@ -59,7 +59,7 @@ from kbert.weights.formats.kbert_json import KBERT_JSON, check_hashes, write_kbe
 from kbert.weights.formats.model_card import README, model_card
 from kbert.weights.formats.name_table import OWN_NAMES
 from kbert.weights.formats.sentence_transformers import FILES as EMBEDDING_FILES
-from kbert.weights.formats.sentence_transformers import read_length, read_pooling, write_sentence_transformers
+from kbert.weights.formats.sentence_transformers import lowercases, read_length, read_pooling, write_sentence_transformers
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -105,6 +105,8 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
     check_hashes(directory)
     tensors = open_huggingface_weights(path)
     tokenizer = read_huggingface_tokenizer(directory, vocabulary)
+    if lowercases(directory) and not tokenizer.settings.get("lowercase", True):
+        tokenizer.settings.update(lowercase=True, strip_accents=bool(tokenizer.settings.get("strip_accents")))
     if kind == OWN:  # what transformers' BERT cannot compute has kbert's variable paths as names
         names, ignored, pooling, remarks = {name: name for name in tensors.tensors}, set(), {}, []
         description = config.own

@@ -33,6 +33,12 @@ def read_length(directory: pathlib.Path, is_kberts: bool) -> int | None:
     return length or sys.maxsize  # as long as the position table
 
 
+def lowercases(directory: pathlib.Path) -> bool:
+    """Whether sentence-transformers lowercases texts before the tokenizer."""
+    path = directory / _TRANSFORMER
+    return path.is_file() and entry(read_json(path), "do_lower_case", bool, path, False)
+
+
 def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], list[str]]:
     """A sentence-transformers model's ``pooling`` and ``normalize``, and lines for the report; else ({}, [])."""
     path, prompts = directory / _POOLING / "config.json", directory / _PROMPTS

@@ -413,6 +413,17 @@ def test_sentence_transformers_6(directory, caplog, mode):
     assert "puts 'query: ' before every text" in remarks[1] and remarks[1] in caplog.text
 
 
+@pytest.mark.parametrize("strip_accents", [None, True])
+def test_sentence_transformers_lowercase_before_a_cased_tokenizer(directory, strip_accents):
+    edit(directory / "tokenizer_config.json", do_lower_case=False, strip_accents=strip_accents)
+    for value, lowercase in ((None, False), (True, True)):
+        write_json(directory / "sentence_bert_config.json", {"max_seq_length": 7, "do_lower_case": value})
+        settings = open_checkpoint(directory).settings.tokenizer
+        assert (settings["lowercase"], bool(settings["strip_accents"])) == (lowercase, bool(strip_accents))
+    edit(directory / "tokenizer_config.json", do_lower_case=True)  # accents as that tokenizer says
+    assert open_checkpoint(directory).settings.tokenizer["strip_accents"] is strip_accents
+
+
 def test_labels_that_are_numbers(directory):
     """As transformers writes them for somebody whose data have numbers."""
     classifier(directory, 2, id2label={"0": 1, "1": 2.5}, num_classes=None)  # the last is no field of a BERT's config

@@ -119,8 +119,8 @@ def to_keras_hub(
 ) -> "tuple[keras.Model, keras_hub.models.BertTokenizer | None]":
     """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's models.
 
-    Their ``save_to_preset`` writes a preset. KerasHub stores neither labels nor thresholds, and its tokenizer treats
-    rare characters differently (docs/parity.md).
+    Their ``save_to_preset`` writes a preset. KerasHub stores neither labels nor thresholds. Its tokenizer treats rare
+    characters differently (docs/parity.md), and words of more than 100 bytes are [UNK] whatever the `max_word_length`.
 
     Args:
         model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.

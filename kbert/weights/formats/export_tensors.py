@@ -62,6 +62,10 @@ def check_held(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
             f"several. {_ADVICE}"
         )
+    if model.task == "classification" and model.num_labels == 1:
+        raise ValueError(
+            f'format="{format}" cannot hold a classifier with one label, which would be read as a regressor. {_ADVICE}'
+        )
     if model.task in ("pretraining", "masked_lm"):
         own = model.config.activation, model.config.layer_norm_epsilon
         expected = head_activation or own[0], head_layer_norm_epsilon or own[1]

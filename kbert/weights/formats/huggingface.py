@@ -59,7 +59,12 @@ from kbert.weights.formats.kbert_json import KBERT_JSON, check_hashes, write_kbe
 from kbert.weights.formats.model_card import README, model_card
 from kbert.weights.formats.name_table import OWN_NAMES
 from kbert.weights.formats.sentence_transformers import FILES as EMBEDDING_FILES
-from kbert.weights.formats.sentence_transformers import lowercases, read_length, read_pooling, write_sentence_transformers
+from kbert.weights.formats.sentence_transformers import (
+    lowercases,
+    read_length,
+    read_pooling,
+    write_sentence_transformers,
+)
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel

@@ -106,6 +106,17 @@ def test_a_pooler_that_has_no_part_can_be_left_out(tmp_path):
     assert_same_weights(load(tmp_path / "hf"), model)
 
 
+def test_a_classifier_with_one_label_stays_one_or_is_refused(tmp_path):
+    model = kbert.BertClassifier(tiny_config(), num_labels=1)
+    save(model, tmp_path / "hf", "huggingface")
+    assert load(tmp_path / "hf").task == "classification"
+    with pytest.raises(ValueError, match='format="google" cannot hold a classifier with one label'):
+        save(model, tmp_path / "google", "google")
+    pytest.importorskip("keras_hub")
+    with pytest.raises(ValueError, match='format="kerashub" cannot hold a classifier with one label'):
+        kbert.weights.to_keras_hub(model, tiny_tokenizer())
+
+
 @pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_a_multi_label_classifier_stays_one_or_is_refused(format, tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(), num_labels=3, multi_label=True))

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,14 @@ from kbert.models.bert_model import BertModel
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
 from kbert.pipelines.registry import task_class
 from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
+from kbert.weights.files.tensor_file import read_finite
 from kbert.weights.formats.export_tensors import as_float
 from kbert.weights.formats.huggingface_weights import NAMES
+from kbert.weights.formats.name_table import TensorName
 
 _WEIGHTS, _CONFIG, _HASH = "adapter_model.safetensors", "adapter_config.json", "kbert_base_sha256"
 _DECODER = "base_model.model.cls.predictions.decoder.weight"
+_LORA = {"lora_kernel_a": "lora_A.weight", "lora_kernel_b": "lora_B.weight"}  # kbert's variable → PEFT's name
 _TASK_TYPES = {"classification": "SEQ_CLS", "regression": "SEQ_CLS", "tagging": "TOKEN_CLS", "span": "QUESTION_ANS"}
 _OFF = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "alora_invocation_tokens")
 _POSSIBLE = dict(peft_type=("LORA",), bias=("none",)) | dict.fromkeys(_OFF, (False, {}, []))
@@ -47,12 +49,10 @@ def save_adapter(model: BertModel, directory: PathLike) -> None:
         problem = f"one rank and alpha. Received: {sorted(settings) or 'no LoRA'}. Call `enable_lora(rank)`"
         raise ValueError(f"save_adapter: the LoRA layers must have {problem}")
     ((rank, alpha),) = settings
-    learned = _learned(model)
-    tensors = {name: (v.shape[::-1] if t else v.shape, partial(as_float, v, t)) for name, (v, t) in learned.items()}
-    heads = {name.split(".")[2] for name in tensors if ".lora_" not in name}
+    tensors = {t.name: (t.shape(v.shape), partial(as_float, v, t.transposed)) for t, v in _learned(model).items()}
     modules = (name.split(".", 2)[2].split(".lora_")[0] for name in tensors if ".lora_" in name)
     config = dict(peft_type="LORA", task_type=_TASK_TYPES.get(model.task), r=rank, lora_alpha=alpha)
-    config["modules_to_save"] = sorted(heads) or None
+    config["modules_to_save"] = sorted({name.split(".")[2] for name in tensors if ".lora_" not in name}) or None
     config["target_modules"] = "|".join(sorted({re.sub(r"\\\.\d+", r"\\.\\d+", re.escape(name)) for name in modules}))
 
     def write(place):
@@ -84,16 +84,14 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
     if type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not alpha > 0:
         raise ValueError(f"{directory / _CONFIG}: `r` and `lora_alpha` must be positive. Received: {rank}, {alpha}")
     shapes = {name: info.shape for name, info in file.tensors.items()}
-    learned, wanted = _learned(model), {}
-    if not config.get("modules_to_save"):  # the adapter has no head, and the model keeps its own
-        learned = {name: value for name, value in learned.items() if ".lora_" in name}
-    expected = {name: v.shape[::-1] if t else v.shape for name, (v, t) in learned.items()}
+    has_head = bool(config.get("modules_to_save"))  # otherwise the model keeps its own
+    expected = {t.name: t.shape(v.shape) for t, v in _learned(model).items() if has_head or ".lora_" in t.name}
+    wanted = {}
     for layer in dense_layers(model):
-        name = _name(model, f"{layer.path}/kernel").removesuffix(".weight")
-        if f"{name}.lora_A.weight" in shapes:
+        a, b = (_tensor(model, f"{layer.path}/{matrix}").name for matrix in _LORA)
+        if a in shapes:
             wanted[layer.path] = [rank, alpha]
-            inputs, units = layer.kernel.shape
-            expected |= {f"{name}.lora_A.weight": (rank, inputs), f"{name}.lora_B.weight": (units, rank)}
+            expected |= {a: (rank, layer.kernel.shape[0]), b: (layer.kernel.shape[1], rank)}
     for name in sorted({*expected, *shapes}):
         if expected.get(name) != shapes.get(name):
             what = f"{name}: expected {expected.get(name)}, received {shapes.get(name)}"
@@ -102,42 +100,40 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
         raise ValueError(f"{file.path} has no LoRA matrices of this model's layers")
     if (present := lora_layers(model)) not in ({}, wanted):
         raise ValueError(f"{directory}: the model's LoRA has other layers or another rank or alpha. Load its base")
-    if _DECODER in expected and model.tied and not np.array_equal(file.read(_DECODER), as_float(learned[_DECODER][0])):
+    values = {name: read_finite(file, name) for name in expected}
+    table = model.encoder.embeddings.token_embedding.embeddings
+    if _DECODER in values and model.tied and not np.array_equal(values[_DECODER], as_float(table)):
         raise ValueError(f"{file.path}: {_DECODER} differs from the token embeddings, to which this head is tied")
     if file.metadata.get(_HASH) not in (None, _base_hash(model)):  # PEFT writes no hash
         raise ValueError(f"{directory} was trained on other base weights (a missing pooler is new on every load)")
     if not present:
         freeze_encoder(model)
         add_lora(model, wanted)
-    for name, (variable, is_transposed) in _learned(model).items():
-        if name in shapes:
-            variable.assign(file.read(name).T if is_transposed else file.read(name))
+    model.provenance = None  # the weights change
+    for tensor, variable in _learned(model).items():
+        if tensor.name in values:
+            variable.assign(values[tensor.name].T if tensor.transposed else values[tensor.name])
 
 
-def _name(model, path: str) -> str:
+def _tensor(model, path: str) -> TensorName:
     """PEFT's name of a variable: transformers', in which an encoder's own class has no prefix."""
-    tensor = NAMES.find(path)
+    layer, _, part = path.rpartition("/")
+    tensor = NAMES.find(f"{layer}/kernel" if part in _LORA else path)
     if tensor is None:
         raise ValueError(f"An adapter cannot contain {path}, which transformers' BERT does not have")
     name = tensor.name if task_class(model.task).heads else tensor.name.removeprefix("bert.")
-    return f"base_model.model.{name}"
+    name = name.removesuffix("weight") + _LORA[part] if part in _LORA else name
+    return TensorName(f"base_model.model.{name}", tensor.transposed)
 
 
-def _learned(model) -> dict[str, tuple[Any, bool]]:
-    """PEFT's name → the head's variables and LoRA's matrices, and whether they are stored transposed."""
-    encoder = {id(variable) for variable in model.encoder.weights}
-    learned = {}
-    for variable in model.weights:
-        if id(variable) not in encoder:
-            learned[_name(model, variable.path)] = variable, NAMES.find(variable.path).transposed
-        if variable.path == "masked_lm_head/output_bias":  # PEFT saves the whole head, in which they are tied
-            learned[_DECODER.replace("weight", "bias")] = variable, False
-            learned |= {_DECODER: (model.encoder.embeddings.token_embedding.embeddings, False)} if model.tied else {}
-    for layer in dense_layers(model):
-        if layer.lora_enabled:
-            name = _name(model, f"{layer.path}/kernel").removesuffix(".weight")
-            learned[f"{name}.lora_A.weight"] = layer.lora_kernel_a, True
-            learned[f"{name}.lora_B.weight"] = layer.lora_kernel_b, True
+def _learned(model) -> dict:
+    """The head's variables and LoRA's matrices, by their `TensorName` in PEFT."""
+    encoder = {id(variable) for variable in model.encoder.weights if not variable.path.endswith(tuple(_LORA))}
+    learned = {_tensor(model, variable.path): variable for variable in model.weights if id(variable) not in encoder}
+    if "masked_lm_head" in task_class(model.task).heads:  # PEFT saves the whole head, in which they are tied
+        learned[TensorName(_DECODER.replace("weight", "bias"))] = model.get_layer("masked_lm_head").output_bias
+        if model.tied:
+            learned[TensorName(_DECODER)] = model.encoder.embeddings.token_embedding.embeddings
     return learned
 
 

@@ -56,8 +56,10 @@ def directory(model, tmp_path):
 def test_it_is_small_and_gives_the_outputs(base, model, directory):
     assert sum(file.stat().st_size for file in directory.iterdir()) < 25_000
     other = copy(base)
+    other.provenance = "of the base"
     load_adapter(other, directory)
     assert_same_weights(other, model)
+    assert other.provenance is None
     assert lora_layers(other) == lora_layers(model)
     assert [v.path for v in other.trainable_variables] == [v.path for v in model.trainable_variables]
     load_adapter(changed := adapted(base, seed=2), directory)  # LoRA of the same layers is overwritten
@@ -128,7 +130,11 @@ def test_what_is_refused(base, model, directory, tmp_path):
         refused(copy(base), "`r` and `lora_alpha` must be positive")
     edit(directory / "adapter_config.json", r=2)
     path = directory / "adapter_model.safetensors"
-    content = path.read_bytes()
+    content, tensors = path.read_bytes(), load_file(path)
+    for name, tensor in tensors.items():
+        if "layer.1.output.dense.lora" in name or ".lora_" not in name:
+            save_file(tensors | {name: np.full_like(tensor, np.nan)}, path)
+            refused(copy(base), f"adapter_model.safetensors: the tensor '{name}' holds values that are not finite")
     for damaged in (b"", b"no tensors", content[:-30], content[: len(content) // 2]):
         path.write_bytes(damaged)
         refused(copy(base), "adapter_model.safetensors")

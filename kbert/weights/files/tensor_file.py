@@ -36,6 +36,14 @@ class TensorFile(Protocol):
         ...
 
 
+def read_finite(file: TensorFile, name: str) -> np.ndarray:
+    """The values of a tensor of weights. Raises ValueError if some are not finite."""
+    values = file.read(name)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"{file.path}: the tensor {name!r} holds values that are not finite.")
+    return values
+
+
 class RefusedFile(ValueError):
     """A file that could do harm, such as a pickle that calls functions."""
 

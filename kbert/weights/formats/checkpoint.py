@@ -7,14 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kbert.aliases import PathLike
 from kbert.files import read_json
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
-from kbert.weights.files.tensor_file import TensorFile
+from kbert.weights.files.tensor_file import TensorFile, read_finite
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import NameTable, TensorName, encoder_variables, head_variables
 from kbert.weights.report import LoadReport, transfer
@@ -133,9 +131,7 @@ class TensorCheckpoint(Checkpoint):
             return name if fits and (info.dtype == "int8") == (variable.dtype == "int8") else None
 
         def read(variable, name):
-            values = self.tensors.read(name)
-            if not np.all(np.isfinite(values)):
-                raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
+            values = read_finite(self.tensors, name)
             values = values if variable.dtype == "int8" else values.astype("float32", copy=False)
             return values.T if self.names.find(variable.path).transposed else values
 

@@ -130,8 +130,14 @@ def test_what_cannot_be_scored(tmp_path, records):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
     with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)
-    with pytest.raises(TypeError, match="^evaluate_pretraining: `corpus_or_records` must be path"):
+    with pytest.raises(
+        ValueError, match="^evaluate_pretraining: `corpus_or_records` must be a list, each item a path, .*3"
+    ):
         evaluate_pretraining(tmp_path / "model", 3)
+    with pytest.raises(
+        TypeError, match="^evaluate_pretraining: `corpus_or_records` must be path.* Received: list_iter"
+    ):
+        evaluate_pretraining(tmp_path / "model", iter([["a"]]))
 
 
 @pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """The value of ``model.provenance``, set by loading and training. `fit`, `set_weights` and `load_weights` clear it.
+    """The value of ``model.provenance``, set by loading and training.
+
+    `fit`, `set_weights`, `load_weights` and `load_adapter` clear it.
 
     Attributes:
         made_by: What an export's card says: ``model``, the name of a run, directory or model on the hub, and

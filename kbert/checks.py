@@ -167,9 +167,11 @@ def _is_within(value: float, interval: str) -> bool:
 
 
 def check_path(value: Any, name: str, expected: str = "a path") -> pathlib.Path:
-    """The value as a path; TypeError unless it is a string or an `os.PathLike`."""
+    """The value as a path; TypeError unless it is a string or an `os.PathLike`, ValueError if it is empty."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be {expected}. Received: {type(value).__name__}")
+    if value == "":  # which pathlib takes for the current directory
+        raise ValueError(f"{name} must be {expected}. Received: an empty string")
     return pathlib.Path(value)
 
 

@@ -269,7 +269,7 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     fields = {name: values.pop(name) for name, flag in flags.items() if flag.group == "task" and name in values}
     arguments = grouped(command.verb, values)
     if task is not None:
-        arguments["task"] = fields if command.takes_fields(task) else task(**fields)
+        arguments["task"] = {"task": word, **fields} if command.takes_fields(task) else task(**fields)
     if beam_flags:
         arguments["beam_flags"] = beam_flags
     return arguments, words

@@ -153,6 +153,8 @@ def test_paths():
     for value in (None, 3, b"a", ["a"]):
         with pytest.raises(TypeError, match=f"^f: `x` must be a path. Received: {type(value).__name__}$"):
             check_path(value, "f: `x`")
+    with pytest.raises(ValueError, match="^f: `x` must be a path. Received: an empty string$"):
+        check_path("", "f: `x`")
 
 
 def test_a_directory_is_no_file_and_not_below_one(tmp_path, pipeline):

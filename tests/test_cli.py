@@ -207,7 +207,7 @@ def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):
         parse("reviews", "a", "--text", "review", "--print-config", command=command)
     path = tmp_path / "run.yaml"
     path.write_text(capsys.readouterr().out)
-    assert parse("--config", str(path), command=command)["task"] == {"text": "review"}
+    assert parse("--config", str(path), command=command)["task"] == {"task": "reviews", "text": "review"}
 
 
 def test_of_some_fields_those_of_the_model_are_no_flags(capsys):
@@ -218,7 +218,7 @@ def test_of_some_fields_those_of_the_model_are_no_flags(capsys):
 
     command = dataclasses.replace(FINETUNE, tasks=lambda: {"stored": Stored}, partial_task=True)
     values = parse("stored", "a", "--text", "review", "--name", "b", command=command)
-    assert values == {"corpus": ["a"], "task": {"text": "review"}, "name": "b"}  # the verb's own flag
+    assert values == {"corpus": ["a"], "task": {"task": "stored", "text": "review"}, "name": "b"}  # the verb's own flag
     assert refused(capsys, "stored", "a", "--labels", "good", command=command).startswith("unknown flag --labels.")
 
 

@@ -38,7 +38,7 @@ def evaluate(
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`; a list of these is an ensemble, whose
             outputs are the means of its models' (which must share vocabulary and preprocessing).
         task: a task object of the pipeline's task, or a dict of those of its fields that are not as in the training of
-            the (first) model, but not of those that the model has fixed, such as its labels; None: columns and formats
+            the (first) model, but not of those that the model has fixed, such as its labels. None: columns and formats
             are as in its training.
         examples: the result of ``task.read``, a file's path (of a GLUE directory the dev sets), or rows in memory.
         batch_size: rows per forward pass; scores do not depend on it.
@@ -129,17 +129,19 @@ def _read(task, examples, pipeline: "Pipeline", trained_like) -> "tuple[Task, di
     from kbert.tasks.task import Task
 
     trained: dict[str, Any] = {}
-    fields: Mapping[str, Any] = {}
+    fields: dict[str, Any] = {}
     if task is None or isinstance(task, Mapping):
-        fields = task or {}
+        fields = dict(task or {})
         kind = task_class(pipeline.model.task)
+        if (name := fields.pop("task", kind.name)) != kind.name:
+            raise ValueError(f"evaluate: expected a {name} model. Received: a {kind.name} model")
         if fixed := sorted(fields.keys() & fixed_by_model(kind)):
             raise ValueError(
                 f"evaluate: the model decides {fixed}. Give `window_pooling` or `null_threshold` of kbert.evaluate, or "
                 "the pipeline of kbert.build_pipeline(model, …) with other options"
             )
         trained = _as_trained(trained_like, fields)
-        task = kind.from_options({"labels": pipeline.settings().get("labels")} | trained | dict(fields))
+        task = kind.from_options({"labels": pipeline.settings().get("labels")} | trained | fields)
     if not isinstance(task, Task):
         raise TypeError(
             "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "

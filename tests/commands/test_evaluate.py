@@ -102,6 +102,11 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])
 
 
+def test_another_task_than_the_models_is_refused(home):
+    with pytest.raises(SystemExit, match="evaluate: expected a span model. Received: a classification model"):
+        run_kbert("evaluate", "span", *_arguments(home))
+
+
 def test_windows_of_long_texts_are_turned_off_or_pooled_otherwise(home, tmp_path, capsys):
     options = {"window_pooling": "max", "doc_stride": 5, "sequence_length": 9}
     kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(home / "model"), **options), tmp_path / "model")

@@ -167,6 +167,8 @@ def test_what_are_no_callbacks_is_named(name):
             ValueError, match=f"{name}: `profile` needs a directory for the logs, `log_dir` or `output`"
         ):
             CALLS[name](profile="1:2")
+        with pytest.raises(ValueError, match="`profile` must be steps to profile"):
+            CALLS[name](profile="5:2", log_dir="logs")
 
 
 @pytest.mark.parametrize("name", ["finetune", "pretrain"])

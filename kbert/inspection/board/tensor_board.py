@@ -283,7 +283,13 @@ def run_board(log_dir: PathLike | None, **options: Any) -> TensorBoard | None:
 def log_directory(
     function: str, log_dir: PathLike | None, output: PathLike | None, profile: str | None = None
 ) -> pathlib.Path | None:
-    """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None."""
+    """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None.
+
+    Raises:
+        ValueError: a wrong `profile`, or one without a directory.
+    """
+    if profile is not None:
+        profiled_steps(profile)
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:
         return check_directory(log_dir, f"{function}: `log_dir`")

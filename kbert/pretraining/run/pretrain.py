@@ -325,15 +325,13 @@ def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, A
 
 def _check_corpus(corpus: Any, start: "Start", rate: "LearningRate", steps: int | None, hours: float | None) -> None:
     """Raises ValueError for arguments that do not go together, or not with this corpus."""
-    from kbert.corpus.records_manifest import is_records
-    from kbert.pretraining.run.source import is_text
     from kbert.pretraining.run.starting_model import check_start
 
     if steps is None and hours is None:
         raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
     if steps is not None:
         rate.warmup(steps)  # an error if it is longer
-    check_start(start, is_text(corpus), is_records(corpus))
+    check_start(start, corpus)
 
 
 def _check_kept(keep_every, keep_best, course, output, dry_run):

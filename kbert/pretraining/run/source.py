@@ -61,7 +61,7 @@ def is_text(source: Any) -> bool:
     return not (is_batches(source) or is_records(source) or is_tfrecords(source))
 
 
-def input_files(source: Any, output: PathLike) -> Any:
+def input_files(source: Any, output: PathLike | None) -> Any:
     """The files of a source, as `open_run` takes them; None for documents in memory. Those in `output` do not count."""
     if isinstance(source, DocumentList):
         return None

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.config import BertConfig
+from kbert.corpus.records_manifest import is_records
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.options import read_config
 from kbert.pretraining.run.options import PRESETS, NewModel
+from kbert.pretraining.run.source import input_files, is_text
 from kbert.text.vocabulary import PAD, check_same_tokenizer
 from kbert.training.hardware import Hardware
 
@@ -58,11 +60,12 @@ class Start:
         return self.init is not None and not self.is_loaded
 
 
-def check_start(start: Start, is_text: bool, is_records: bool) -> None:
-    """Raises ValueError for arguments that do not go together."""
-    if start.vocabulary is None and start.init is None and is_text:
+def check_start(start: Start, corpus: Any) -> None:
+    """Raises ValueError for arguments that do not go together, or not with this corpus."""
+    if start.vocabulary is None and start.init is None and is_text(corpus):
+        input_files(corpus, None)  # an error if there are none, such as of a misspelled directory of records
         raise ValueError("pretrain: a corpus of text needs `vocabulary` (kbert vocabulary makes one) or `init`.")
-    if start.vocabulary is not None and is_records:
+    if start.vocabulary is not None and is_records(corpus):
         raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
     if start.vocabulary is not None and start.is_loaded:
         raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")

@@ -137,6 +137,11 @@ def no_estimate(monkeypatch):
     monkeypatch.setattr(pretrain_module, "_estimate", lambda *arguments: {})
 
 
+def test_a_misspelled_corpus_is_named(home):
+    with pytest.raises(ValueError, match="No file matches .*/record'.*"):
+        kbert.pretrain(home / "record", steps=1)
+
+
 def test_a_given_model_must_fit(home, run):
     for change, message in (({"sequence_length": 600}, "table, 512. Received: 600"), ({"dropout": 0.0}, "dropout")):
         with pytest.raises(ValueError, match=message):

@@ -102,10 +102,3 @@ def test_something_else(tmp_path):
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(ValueError, match=message):
             open_checkpoint(tmp_path / name)
-
-
-def test_a_directory_of_an_earlier_kbert(tmp_path):
-    for name in ("config.json", "manifest.json", "model.weights.h5", "vocab.txt"):
-        (tmp_path / name).write_text("{}")
-    with pytest.raises(ValueError, match="a model of an earlier kbert, with HDF5 weights.*save it again"):
-        open_checkpoint(tmp_path)

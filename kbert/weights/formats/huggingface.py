@@ -84,8 +84,6 @@ FILES = (CONFIG, WEIGHTS, *TOKENIZER_FILES, *EMBEDDING_FILES, README, KBERT_JSON
 
 def recognizes(path: pathlib.Path) -> bool:
     directory = _directory_of(path)
-    if _is_older(directory):
-        return True
     is_googles = path.is_dir() and any(path.glob("*.ckpt*.index"))  # the old config is of that checkpoint
     has_config = (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
     return has_config and find_huggingface_weights(path) is not None
@@ -100,11 +98,6 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
     The key ``kbert`` is used for what transformers' fields cannot express, unless the model has another task by now.
     """
     directory = _directory_of(path)
-    if _is_older(directory):
-        raise ValueError(
-            f"{directory} is a model of an earlier kbert, with HDF5 weights, which this kbert does not read. With the "
-            'kbert that wrote it, save it again: save_pretrained(load_pretrained(…), …, format="huggingface")'
-        )
     config = read_model_config(directory / (CONFIG if (directory / CONFIG).is_file() else OLD_CONFIG))
     kind = _check_kind(config)
     check_hashes(directory)
@@ -137,10 +130,6 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
         ignored=frozenset(ignored),
         remarks=(*remarks, *tokenizer.remarks),
     ).check()
-
-
-def _is_older(directory: pathlib.Path) -> bool:
-    return all((directory / name).is_file() for name in (CONFIG, "manifest.json", "model.weights.h5"))
 
 
 def read_description(directory: pathlib.Path) -> dict[str, Any]:
@@ -279,12 +268,11 @@ def _settings(
     stored, changes = config.settings, []
     length = read_length(config.path.parent, is_kberts=stored is not None)
     if stored is not None:
-        known = stored.sequence_length
-        if not 0 < length <= config.config.max_sequence_length:  # such as 1e30, transformers' default
-            length = known
-        if length != known:
+        known, longest = stored.sequence_length, config.config.max_sequence_length
+        if length != known and 0 < length <= longest:  # not 1e30, transformers' default
             changes.append(f"`sequence_length` is {known}, but the tokenizer's files say {length}, which is used")
-        stored = stored.replace(sequence_length=length)
+            stored = stored.replace(sequence_length=length)
+        length = stored.sequence_length
     if stored is None or stored.task.name != description.task:
         stored = default_settings(description.task, config.config, stored and stored.tokenizer, length)
     own = stored.tokenizer

@@ -106,7 +106,7 @@ def find_files(
             raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
         if not files:
             raise ValueError(
-                f"No file matches {shown(pattern)}. Give the path of a text file, a glob pattern in quotes, or a "
+                f"No file matches {shown(pattern, 300)}. Give the path of a text file, a glob pattern in quotes, or a "
                 "document as a list of sentences"
                 f"{'' if glob.has_magic(pattern) else similar_names(pattern)}"
             )

@@ -123,6 +123,7 @@ def test_flags_that_do_not_go_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "a.txt").write_text("a text .")
     wrong_inputs(
         lambda flags: run_kbert("pretrain", "a.txt", "--steps", 20, "--output", "run", *flags),
         (("--vocabulary", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. .* 21 of 20"),

@@ -269,7 +269,7 @@ def _settings(
     length = read_length(config.path.parent, is_kberts=stored is not None)
     if stored is not None:
         known, longest = stored.sequence_length, config.config.max_sequence_length
-        if length != known and 0 < length <= longest:  # not 1e30, transformers' default
+        if 0 < length != known and max(length, known) <= longest:  # not 1e30, transformers' default
             changes.append(f"`sequence_length` is {known}, but the tokenizer's files say {length}, which is used")
             stored = stored.replace(sequence_length=length)
         length = stored.sequence_length

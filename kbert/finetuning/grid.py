@@ -84,9 +84,10 @@ def finetune_grid(
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
         steps: weight updates of each run; if given, `epochs` does not count.
-        warmup_proportion, sequence_length, dropout, lora_rank, class_weight, group_by_length, random_weights,
-            evaluate_every, keep, patience, more_dev, teacher, unlabelled, distillation, optimization, strategy,
-            precision, machine, checkpoint_every, log_every, callbacks: see `kbert.finetune`.
+        warmup_proportion, sequence_length, dropout, lora_rank, class_weight: see `kbert.finetune`.
+        group_by_length, random_weights, evaluate_every, keep, patience, more_dev: see `kbert.finetune`.
+        teacher, unlabelled, distillation, optimization, strategy, precision, machine: see `kbert.finetune`.
+        checkpoint_every, log_every, callbacks: see `kbert.finetune`.
         overwrite: replace runs with other settings and restart unfinished ones. Finished runs of this call are kept.
         dry_run: train nothing: ``runs`` is the number that is left to do, ``first`` the estimate of the first of them.
 

@@ -271,7 +271,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
             return self._fit_on_masks(x, y, batch_size, validation_data=validation_data, **kwargs)
         y = self._targets(y)
         weights = kwargs.pop("sample_weight", None)
-        if kwargs.get("validation_split") and not _makes_batches(x):
+        if kwargs.get("validation_split") and not makes_batches(x):
             fraction = kwargs.pop("validation_split")
             weights = lists_to_arrays(weights)
             (x, y, weights), validation_data = split_texts(self.columns(x), fraction, y, weights)
@@ -286,7 +286,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
             validation_data = self.batches(validation_data)
         if class_weight is not None:
             ids = y
-            if isinstance(class_weight, str) and self.preprocessor.makes_windows and not _makes_batches(x):
+            if isinstance(class_weight, str) and self.preprocessor.makes_windows and not makes_batches(x):
                 _, ids, _ = self._batch(x, y)  # "balanced" counts the labels of the windows that are learned
             class_weight = self._class_numbers(class_weight, ids, kwargs.get("validation_split"))
         kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
@@ -326,7 +326,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         return self.model.fit(batches, validation_data=validation_data, shuffle=False, **kwargs)
 
     def _masked(self, x, y=None, sample_weight=None, **options):
-        if _makes_batches(x) and not isinstance(x, tf.data.Dataset):
+        if makes_batches(x) and not isinstance(x, tf.data.Dataset):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         next_sentence = "nsp_logits" in self.model.output
         batches = self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
@@ -411,7 +411,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
 
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
         """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
-        if not _makes_batches(x):
+        if not makes_batches(x):
             x = self.columns(x)
             warn_of_empty_strings(x)
         inputs, y, weights = self._batch(x, y, weights)
@@ -467,7 +467,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
 
     def _batch(self, x, y=None, sample_weight=None):
         """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""
-        if _makes_batches(x):
+        if makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         columns = self.columns(x)
         y, sample_weight = lists_to_arrays(y), lists_to_arrays(sample_weight)
@@ -490,7 +490,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         check_option("Pipeline", "steps", steps, Count | None)
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
-        if not _makes_batches(x):
+        if not makes_batches(x):
             x = self.columns(x)
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch
                 return self.predict_on_batch(x)
@@ -629,7 +629,8 @@ def check_columns_taken(
         raise ValueError(f"{owner}: this {task} model takes {list(taken)}. Received: also {others}. {otherwise}{hint}")
 
 
-def _makes_batches(x):
+def makes_batches(x: Any) -> bool:
+    """Whether `Pipeline.predict` reads batches of `x`, and not rows."""
     return isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)) or hasattr(x, "__next__")
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.layers.encoder_block import EncoderBlock
-from kbert.pipelines.pipeline import Pipeline, column_batches, join_padded
+from kbert.pipelines.pipeline import Pipeline, column_batches, join_padded, makes_batches
 from kbert.preprocessing.strings import check_batches
 from kbert.serving.int8 import INPUTS, encoder_blocks, quantize_block, row_lengths
 
@@ -24,6 +24,9 @@ def calibration_rows(pipeline: Pipeline, calibration: Any) -> dict[str, Any]:
     """The columns of `calibration`, or of rows of the file at this path, evenly spaced in it."""
     if isinstance(calibration, tf.data.Dataset):
         check_batches(calibration, pipeline.input_names, "export: `calibration`")
+        if calibration.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("export: `calibration` is a dataset without an end. Take some of its batches: .take(8)")
+    if makes_batches(calibration):
         # Read only once: a shuffled dataset would have another order the next time.
         batches = [pipeline.columns(batch) for batch in column_batches(calibration, 1)]
         return join_padded(batches, dict.fromkeys(pipeline.preprocessor.list_columns, ""))

@@ -7,6 +7,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -319,12 +320,20 @@ def _write_csv(path, **columns):
         csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
 
 
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return {"text": TEXTS[number::2]}
+
+
 def test_calibration_in_memory_and_from_files(tmp_path):
     pipeline = _classifier()
     (tmp_path / "texts.txt").write_text("\n".join(text for text in TEXTS if text), encoding="utf-8")
     _write_csv(tmp_path / "texts.csv", text=TEXTS, n=range(len(TEXTS)))
     dataset = tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(3)
-    for texts in (TEXTS, {"text": TEXTS}, dataset, tmp_path / "texts.csv"):
+    for texts in (TEXTS, {"text": TEXTS}, dataset, Batches(), iter(dataset), tmp_path / "texts.csv"):
         _, report = int8_export.int8_export(pipeline, texts)
         assert report["rows"] == len(TEXTS) and report["probability_difference"] < 0.1
     _, report = int8_export.int8_export(pipeline, str(tmp_path / "texts.txt"))
@@ -344,6 +353,8 @@ def test_a_shuffled_dataset_is_read_only_once():
     assert pipeline.columns(rows)["choices"].numpy().tolist() == [[b"good", b"", b""], [b"bad", b"never", b"a film"]]
     with pytest.raises(ValueError, match="Received: an empty dataset"):
         calibration_rows(_classifier(), texts.batch(4).filter(lambda batch: False))
+    with pytest.raises(ValueError, match="`calibration` is a dataset without an end"):
+        calibration_rows(_classifier(), texts.batch(4).repeat())
 
 
 @pytest.mark.parametrize("kind, texts, needed", [("fill_mask", TEXTS, r"\[MASK\]"), ("tagging", ["", " "], "words")])

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, W windows, N labels, n rows, t tokens of all window
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -196,7 +197,8 @@ def row_reader(columns: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
 def _gather(source, rows):
     if not isinstance(source, StoredTexts):
         return tf.gather(source, rows)
-    texts = tf.numpy_function(lambda rows: np.array(source.read(rows), object), [rows], tf.string, stateful=False)
+    reference = weakref.ref(source)  # TensorFlow keeps such functions for good; `row_reader` has the source
+    texts = tf.numpy_function(lambda rows: np.array(reference().read(rows), object), [rows], tf.string, stateful=False)
     return tf.ensure_shape(texts, rows.shape)
 
 

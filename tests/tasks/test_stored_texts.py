@@ -1,7 +1,9 @@
 """Tables whose texts do not fit into memory: examples, batches and runs are those of the same rows in memory."""
 
+import gc
 import json
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from kbert.finetuning.predict_file import predict_file
 from kbert.tasks import stored_texts
 from kbert.tasks.stored_texts import StoredTexts, store_columns
 from kbert.tasks.table import iterate_table, read_table, table_columns
+from kbert.tasks.training_data import row_reader
 
 ROWS = [(text if n % 5 else f"{text} é中\U0001f600\n", label) for n, (text, label) in enumerate(sentences(30))]
 
@@ -47,6 +50,20 @@ def test_texts_are_those_that_were_stored(small):
     with pytest.raises(IndexError):
         texts[30]
     assert store_columns([("a" * 100,)], 1) == [["a" * 100]] and store_columns([], 2) == [[], []]
+
+
+def test_texts_live_as_long_as_a_dataset_of_them(small):
+    """TensorFlow keeps functions of `tf.numpy_function`, and what they refer to, as long as the process."""
+    (texts,) = store_columns([(text,) for text, _ in ROWS], 1)
+    reference = weakref.ref(texts)
+    batches = iter(tf.data.Dataset.range(30).batch(7).map(row_reader({"text": texts})).prefetch(2))
+    expected = texts.read(range(30))
+    del texts
+    gc.collect()
+    assert [text for batch in batches for text in batch["text"].numpy()] == expected
+    del batches
+    gc.collect()
+    assert reference() is None
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "rows of a dataset", "batches of a dataset", "tuples of a dataset"])

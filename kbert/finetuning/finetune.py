@@ -114,7 +114,7 @@ def finetune(
         output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
             settings and examples is resumed exactly. None: nothing is written.
         epochs: passes over `train`. The paper chooses among 2, 3 and 4.
-        steps: weight updates; if given, `epochs` does not count.
+        steps: weight updates; overrides `epochs`.
         batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
         warmup_proportion: the fraction of the steps in which the learning rate rises to its peak.

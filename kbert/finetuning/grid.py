@@ -83,7 +83,7 @@ def finetune_grid(
         output: directory that receives a folder for each run, ``model/`` (that of the best run, a model directory)
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
-        steps: weight updates of each run; if given, `epochs` does not count.
+        steps: weight updates of each run; overrides `epochs`.
         warmup_proportion, sequence_length, dropout, lora_rank, class_weight: see `kbert.finetune`.
         group_by_length, random_weights, evaluate_every, keep, patience, more_dev: see `kbert.finetune`.
         teacher, unlabelled, distillation, optimization, strategy, precision, machine: see `kbert.finetune`.
@@ -239,7 +239,7 @@ def finetune_glue(
         output: directory that receives the result of `finetune_grid` in a folder for each task, and ``glue.json``.
         tasks: names such as ``SST-2``; none: all whose folder exists.
         learning_rates, epochs, batch_sizes, seeds: the values to try.
-        steps: weight updates of each run; if given, `epochs` does not count.
+        steps: weight updates of each run; overrides `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
         sequence_length, dropout, group_by_length, optimization, strategy, precision, machine: see `kbert.finetune`,
             whose other options ``kbert finetune glue --name SST-2`` has.

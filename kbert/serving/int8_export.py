@@ -35,7 +35,7 @@ def int8_export(pipeline: Pipeline, calibration: Any, examples: Any = None) -> t
         raise ValueError(f"export: `calibration` has no rows. Received: {shown(calibration)}")
     if {"tokens", "tags"} & float_answers.keys() and not _decisions(float_answers):
         needed = "[MASK]" if "tokens" in float_answers else "words"
-        raise ValueError(f"export: the texts of `calibration` must contain {needed}, else the model predicts nothing.")
+        raise ValueError(f"export: the model predicts nothing for the `calibration` texts. Use texts with {needed}.")
     int8 = int8_pipeline(pipeline, texts)
     found = differences(float_answers, int8.predict(texts, verbose=0))
     report: dict[str, Any] = {"rows": rows, **found}

@@ -359,7 +359,7 @@ def test_a_shuffled_dataset_is_read_only_once():
 
 @pytest.mark.parametrize("kind, texts, needed", [("fill_mask", TEXTS, r"\[MASK\]"), ("tagging", ["", " "], "words")])
 def test_texts_on_which_nothing_is_predicted_are_refused(kind, texts, needed):
-    with pytest.raises(ValueError, match=f"the texts of `calibration` must contain {needed}, else the model predicts"):
+    with pytest.raises(ValueError, match=f"nothing for the `calibration` texts. Use texts with {needed}"):
         int8_export.int8_export(make_pipeline(kind)[0], texts)
 
 

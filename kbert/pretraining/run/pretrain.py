@@ -147,7 +147,7 @@ def pretrain(
         steps: weight updates; the paper: 1,000,000. Defaults to all batches of a directory of batches.
         hours: hours of training, instead of `steps`: a few steps of each phase are timed first, and the steps there is
             time for are stored in settings.json; evaluating and saving come on top. If both are given, as in that
-            settings.json, `steps` counts.
+            settings.json, `steps` overrides `hours`.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the steps),
             and optionally its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
             command line 128:0.9 512:0.1.
@@ -324,11 +324,13 @@ def _stored_batches(corpus: PathLike, course: "Course", settings: Mapping[str, A
 
 
 def _check_corpus(corpus: Any, start: "Start", rate: "LearningRate", steps: int | None, hours: float | None) -> None:
-    """Raises ValueError for arguments that do not go together, or not with this corpus."""
+    """Raises ValueError for arguments that do not go together, or not with this corpus; logs that `hours` is unused."""
     from kbert.pretraining.run.starting_model import check_start
 
     if steps is None and hours is None:
         raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
+    if steps is not None and hours is not None:
+        _LOGGER.info("`steps` overrides `hours`: %s steps", f"{steps:,}")
     if steps is not None:
         rate.warmup(steps)  # an error if it is longer
     check_start(start, corpus)

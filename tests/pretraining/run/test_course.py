@@ -89,7 +89,7 @@ def test_settings_are_complete_and_plain(records, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly", "same_data")
-def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch):
+def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("kbert.training.dry_run.mean_seconds_per_step", lambda *_: 1800.0)
     given = SHORT | {"steps": None, "hours": 1, "evaluation_batches": 1, "output": tmp_path / "run"}
     with pytest.raises(Killed):
@@ -98,8 +98,9 @@ def test_settings_of_a_run_of_hours_resume_it(records, tmp_path, monkeypatch):
     stored = read_json(settings)
     run = run_kbert("pretrain", "--config", settings, "--output", tmp_path / "run")
     assert run.metrics["steps"] == stored["steps"] == 2 and read_json(settings) == stored
+    assert "`steps` overrides `hours`: 2 steps" in capsys.readouterr().err
     again = run_kbert("pretrain", "--config", settings, "--steps", 1, "--output", tmp_path / "another")
-    assert again.metrics["steps"] == 1
+    assert again.metrics["steps"] == 1 and "`steps` overrides `hours`: 1 steps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ On argparse, as jsonargparse has no flat flags of groups and tyro takes no types
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -143,20 +144,27 @@ def _item_type(annotation):
 def read_word(text: str, annotation: Any) -> Any:
     """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant.
 
-    128:0.9 is a tuple.
+    128:0.9 is a tuple of numbers.
     """
-    types = _members(annotation)
-    if text.lower() == "none" and type(None) in types:
+    members = _members(annotation)
+    if text.lower() == "none" and type(None) in members:
         return None
-    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in types):
+    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in members):
         return text  # "2.0" is a choice, and not a number
+    if any(typing.get_origin(member) is tuple for member in members) and not text.startswith("["):
+        numbers = [read_word(word, float) for word in text.split(":")]
+        if len(numbers) == 1 or not all(isinstance(number, int | float) for number in numbers):
+            raise argparse.ArgumentTypeError(f"expected numbers, such as 128:0.9. Received: {text}")
+        return numbers
     try:
         value = json.loads(text)
     except ValueError:
-        is_tuple = any(typing.get_origin(member) is tuple for member in types)
-        return [read_word(word, Any) for word in text.split(":")] if is_tuple else text
+        if float in members and str not in members:
+            with contextlib.suppress(ValueError):
+                return float(text)  # .9 is not JSON
+        return text
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if str in types and not (is_number and (int in types or float in types)):
+    if str in members and not (is_number and (int in members or float in members)):
         return text
     return value
 

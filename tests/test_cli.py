@@ -99,14 +99,14 @@ def refused(capsys, *words, command=TRAIN):
 
 def test_flags_are_parameters():
     values = parse(
-        *("a.txt", "b.txt", "--steps", "100", "--learning-rate", "3e-4", "--keep", "last", "--evaluate-every", "50"),
-        *("--no-packed", "--phases", "128:0.9", "512:0.1", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
+        *("a.txt", "b.txt", "--steps", "100", "--learning-rate", ".5", "--keep", "last", "--evaluate-every", "50"),
+        *("--no-packed", "--phases", "128:.9", "[512, 0.1]", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
         *("--name", "12", "--whole-word", "--xla", "on", "--output", "runs/1"),
     )
     assert values == {
         "corpus": ["a.txt", "b.txt"],
         "steps": 100,
-        "learning_rate": 3e-4,
+        "learning_rate": 0.5,
         "keep": "last",
         "evaluate_every": 50,
         "packed": False,
@@ -141,6 +141,8 @@ def test_one_word_of_a_list_that_may_be_a_string_is_the_string():
         (["a", "--rate", "2"], "kbert train: `rate` must be a number in (0, 1]. Received: 2"),
         (["a", "--layers", "1", "x"], "kbert train: `layers` must be a list, each item an integer. Received: [1, 'x']"),
         (["a", "--steps"], "argument --steps: expected one argument"),
+        (["a", "--phases", "128"], "argument --phases: expected numbers, such as 128:0.9. Received: 128"),
+        (["a", "--phases", "128:x"], "argument --phases: expected numbers, such as 128:0.9. Received: 128:x"),
         (["a", "--packed=3"], "argument --packed/--no-packed: ignored explicit argument '3'"),
         (["a", "--config"], "argument --config: expected one argument"),
         ([], "CORPUS is required. See kbert train --help"),

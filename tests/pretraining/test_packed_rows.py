@@ -27,6 +27,7 @@ from kbert.pretraining.dataset_statistics import dataset_statistics, format_repo
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.row_sampler import RowSampler
 from kbert.pretraining.rows import assign_rows
+from kbert.pretraining.tfrecords import write_tfrecords
 
 S, P = 90, 14
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
@@ -262,11 +263,16 @@ def test_a_view_is_serialised_as_a_model_of_its_own(model, held_out):
     assert set(single.output) == {"mlm_logits"} and "part_ids" in single.input
 
 
-def test_a_dataset_that_is_gone_keeps_no_tokenizer(records):
+@pytest.mark.parametrize("options", [PACKED, PLAIN], ids=["packed rows", "TFRecords"])
+def test_a_dataset_that_is_gone_keeps_no_tokenizer(options, records, tmp_path):
     """TensorFlow keeps functions of `tf.numpy_function`, and what they refer to, as long as the process."""
+    source = records
+    if options is PLAIN:
+        source = tmp_path / "rows.tfrecord"
+        write_tfrecords(dataset_of(records, make_tokenizer(), **PLAIN, batches=2), source)
     tokenizer = make_tokenizer()
     reference = weakref.ref(tokenizer)
-    next(iter(dataset_of(records, tokenizer, **PACKED)))
+    next(iter(dataset_of(source, tokenizer, **options)))
     del tokenizer
     gc.collect()
     assert reference() is None

@@ -76,7 +76,7 @@ def text_states(
 
 
 def text_row(
-    tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int, config: "BertConfig | None" = None
+    tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int, config: "BertConfig | None"
 ) -> tuple[dict[str, tf.Tensor], int]:
     """The batch of one text or pair alone, without padding, and how many of its tokens did not fit.
 

@@ -127,6 +127,8 @@ def test_they_are_trained_evaluated_and_predicted(home, tmp_path, capsys):
     run_kbert("evaluate", home / "run", "--examples", home / "pos.txt")
     assert "accuracy: 1.0000" in capsys.readouterr().out
     assert kbert.evaluate(home / "run", examples=ROWS)["accuracy"] == 1.0
+    result = TASK.evaluate(kbert.build_pipeline(home / "run"), TASK.read(ROWS))
+    assert result.scores["accuracy"] == 1.0 and result.predictions == [row["tags"] for row in ROWS]
     (tmp_path / "texts.txt").write_text("the kind play .\n")
     run_kbert("predict", "--source", home / "run", "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.jsonl")
     (answer,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())

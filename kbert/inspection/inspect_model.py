@@ -7,8 +7,8 @@ import importlib.util
 import logging
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,10 +41,10 @@ _TEST_FRACTION = 0.2  # of `data`, if there is no `dev`
 @checked
 def inspect(
     model: ModelSource,
-    texts: "Sequence[str | tuple[str, str]] | None" = None,
-    data: "Mapping[str, Any] | Examples | None" = None,
+    texts: Iterable[str | tuple[str, str]] | None = None,
+    data: Union[Mapping, "Examples", None] = None,
     *,
-    dev: "Mapping[str, Any] | Examples | None" = None,
+    dev: Union[Mapping, "Examples", None] = None,
     compare: ModelSource | None = None,
     tokenizer: "BertTokenizer | None" = None,
     counts: ArrayLike | None = None,

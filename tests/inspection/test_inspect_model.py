@@ -160,11 +160,13 @@ def test_errors_name_the_argument(pipeline):
         ({"data": DATA, "dev": {"text": ["a"], "pos": ["A"]}}, "`dev`: expected labelled words, as `data`"),
         ({"counts": [1, 2]}, "`counts`: expected a number for each of 25 tokens"),
         ("max_words", 0, "a positive integer. Received: 0"),
+        ("texts", 3, "an iterable or None. Received: 3"),
+        ("data", 3, "a dict, an Examples or None. Received: 3"),
     )
     wrong_values(
         functools.partial(kbert.inspect, pipeline),
-        ("data", 3, "a mapping of columns.* Received: int"),
-        ("compare", 3, "a kbert model.* Received: int"),
+        ("data", [], "a mapping of columns.* Received: list"),
+        ("compare", set(), "a kbert model.* Received: set"),
         error=TypeError,
     )
 

@@ -251,6 +251,9 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.inspect(wrong), "inspect: `model`"),
     ]
     refused(rows, (None,), TypeError, ".*must be .*Received: NoneType")
+    # pathlib takes "" for the current directory, which may hold a model
+    sources = [(kbert.load_pretrained, "`source`"), (kbert.build_pipeline, "`source`"), rows[0], rows[1]]
+    refused(sources, ("",), ValueError, ".*{name} must be the path of a model .*Received: an empty string")
     rows += [
         (lambda wrong: kbert.finetune(pipeline, TASK, wrong), "finetune: `train`"),
         (lambda wrong: kbert.finetune(pipeline, TASK, ROW, wrong), "finetune: `dev`"),  # such as a percentage

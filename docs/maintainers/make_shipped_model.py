@@ -45,7 +45,7 @@ def ship(runs, records, name, *, directory=ROOT / "saved_models", precision=None
         precision: of the exported version, as of `kbert.export`.
     """
     import kbert
-    from kbert.training.made_by import describe_maker
+    from kbert.weights.provenance import describe_maker
     from kbert.weights.source import local_source
 
     model = kbert.load_pretrained(runs[-1])

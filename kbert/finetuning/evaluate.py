@@ -140,7 +140,7 @@ def _read(task, examples, pipeline: "Pipeline", trained_like) -> "tuple[Task, di
                 f"evaluate: the model decides {fixed}. Give `window_pooling` or `null_threshold` of kbert.evaluate, or "
                 "the pipeline of kbert.build_pipeline(model, …) with other options"
             )
-        trained = _as_trained(trained_like, fields)
+        trained = _as_trained(trained_like, kind.name, fields)
         task = kind.from_options({"labels": pipeline.settings().get("labels")} | trained | fields)
     if not isinstance(task, Task):
         raise TypeError(
@@ -163,15 +163,14 @@ def _read(task, examples, pipeline: "Pipeline", trained_like) -> "tuple[Task, di
 _COLUMNS = {"text", "text_pair", "negative", "label", "prompt", "choices"}
 
 
-def _as_trained(first, fields: Mapping) -> dict[str, Any]:
+def _as_trained(first, task: str, fields: Mapping) -> dict[str, Any]:
     """How the files were read that the first model was fine-tuned on; a format, or negatives, if no column is given."""
-    from kbert.training.made_by import describe_maker, maker_of
-    from kbert.weights.provenance import reading_fields
+    from kbert.weights.provenance import describe_maker, maker_of, reading_fields, trained_task
     from kbert.weights.source import local_source
 
     is_stored = isinstance(first, str | os.PathLike)
     run = describe_maker(local_source(first) or first) if is_stored else maker_of(getattr(first, "model", first))
-    trained = reading_fields(run)
+    trained = reading_fields(run) if trained_task(run).get("task") == task else {}
     if fields.keys() & _COLUMNS:
         trained.pop("format", None)
         trained.pop("negative", None)

@@ -203,7 +203,7 @@ class BertModel(CompatibleModel):
         class_weight: Mapping[int, float] | None = None,
         **kwargs,
     ) -> keras.callbacks.History:
-        self.provenance = None  # the weights change
+        self.provenance = self.encoder.provenance = None  # the weights change
         x, y, kwargs = self._arrays(x, y, kwargs)
         if class_weight is not None:  # Keras takes it only where labels have no key
             if kwargs.get("validation_split") and validation_data is None and y is not None:  # which is not weighted
@@ -221,11 +221,11 @@ class BertModel(CompatibleModel):
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
     def set_weights(self, weights: list[Any]) -> None:
-        self.provenance = None
+        self.provenance = self.encoder.provenance = None
         super().set_weights(weights)
 
     def load_weights(self, *args, **kwargs) -> None:
-        self.provenance = None
+        self.provenance = self.encoder.provenance = None
         super().load_weights(*args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args, **kwargs) -> float | list[float] | dict[str, float]:
@@ -243,7 +243,7 @@ class BertModel(CompatibleModel):
         *args,
         **kwargs,
     ) -> float | list[float] | dict[str, float]:
-        self.provenance = None
+        self.provenance = self.encoder.provenance = None
         x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
         if class_weight is not None:
             _, weights["sample_weight"] = apply_class_weight(self, x, y, weights["sample_weight"], class_weight)

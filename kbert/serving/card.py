@@ -13,7 +13,7 @@ from kbert.serving.limits import ServingLimits
 from kbert.serving.saved_model_file import TensorSpec
 from kbert.serving.server_ops import TEXT_OPS
 from kbert.serving.signatures import ServingSignature
-from kbert.training.made_by import maker_of, weights_hash
+from kbert.training.made_by import weights_hash
 from kbert.versions import versions
 
 if TYPE_CHECKING:
@@ -90,6 +90,4 @@ def provenance(model: "BertModel") -> tuple[dict[str, Any], dict[str, Any]]:
     if known.path is not None and "weights_sha256" not in made_by:  # of another format, or a run's checkpoint
         with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
             made_by["weights_sha256"] = weights_hash(known.path)
-    if (run := maker_of(model)) is not None:
-        made_by["run"] = run
     return made_by, known.metrics

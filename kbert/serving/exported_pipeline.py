@@ -16,11 +16,10 @@ from kbert.preprocessing.strings import as_text, assertion_message, column_names
 from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
 from kbert.training.hardware import choose_hardware
-from kbert.training.made_by import describe_maker
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.provenance import reading_fields
-from kbert.weights.source import check_source
+from kbert.weights.provenance import describe_maker, reading_fields
+from kbert.weights.source import check_source, local_source
 
 
 class ExportedPipeline:
@@ -165,6 +164,6 @@ def trained_options(source: str | os.PathLike) -> dict[str, Any]:
     check_path(source, "trained_options: `source`")
     export = find_export(source)
     if export is None:
-        return reading_fields(describe_maker(source))
+        return reading_fields(describe_maker(local_source(source) or source))
     card = read_json(export / "card.json") if (export / "card.json").is_file() else {}
     return reading_fields(card.get("made_by", {}).get("run"))

@@ -89,6 +89,7 @@ def restore_checkpoint(directory: pathlib.Path, model: keras.Model) -> tuple[int
             continue
         variables = [*model.variables, *model.optimizer.variables]
         _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
+        model.provenance = None  # the weights change
         with strategy_scope(model):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)

@@ -12,66 +12,25 @@ from typing import TYPE_CHECKING, Any
 from kbert.corpus.documents import DocumentList
 from kbert.corpus.records_manifest import MANIFEST as RECORDS_MANIFEST
 from kbert.corpus.records_manifest import is_records
-from kbert.files import read_json, sha256
+from kbert.files import sha256
 from kbert.text.vocabulary import check_vocabulary
 from kbert.versions import versions
-from kbert.weights.formats.kbert_json import KBERT_JSON, read_kbert_json
+from kbert.weights.formats.kbert_json import KBERT_JSON
 from kbert.weights.formats.registry import recognize_format
-from kbert.weights.provenance import Provenance, stored_provenance
+from kbert.weights.provenance import Provenance, describe_inputs, describe_maker, stored_provenance
 from kbert.weights.source import download_from_hub, local_source, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
-from kbert.weights.step_paths import MODEL, SETTINGS, checkpoint_step, is_step_checkpoint
+from kbert.weights.step_paths import MODEL, is_step_checkpoint
 
 if TYPE_CHECKING:
     import keras
 
-    from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
     from kbert.training.run_directory import RunDirectory
 
-INPUTS = "inputs.json"
 _SETTINGS = ("*.json", "*.txt", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
 _WEIGHTS = (".safetensors", ".bin", ".index")
-
-
-def describe_maker(path: str | os.PathLike) -> dict | None:
-    """What made a model: recipe, versions, settings, inputs and metrics; None if it is of another format.
-
-    The path is of a model directory, of a run's output with one in ``model/``, or of a checkpoint, whose run says it
-    (with `step`, without metrics).
-    """
-    path = pathlib.Path(path)
-    if is_step_checkpoint(path):
-        run = path.parent.parent
-        is_whole = (run / SETTINGS).is_file() and (run / INPUTS).is_file()  # not a copy of the checkpoints alone
-        return run_record(run) | {"step": checkpoint_step(path)} if is_whole else None
-    for directory in (path / MODEL, path):
-        if content := read_kbert_json(directory):
-            return content["made_by"]
-    return None
-
-
-def maker_of(model: "BertModel") -> dict | None:
-    """What made the weights of a model in memory, as `describe_maker`; None if it is not known."""
-    known = model.provenance
-    if known is None:
-        return None
-    return known.made_by["run"] if "run" in known.made_by else known.path and describe_maker(known.path)
-
-
-def run_record(run: pathlib.Path) -> dict:
-    """Recipe, versions, settings and inputs of the run in a directory.
-
-    Inputs have their name and hash; inputs that are models also have the description of their own run, so that the
-    whole chain of runs behind a model can be traced. It contains no paths.
-    """
-    record = read_json(run / INPUTS)
-    inputs = describe_inputs(record["inputs"])
-    for argument, maker in record["made_by"].items():
-        inputs[argument]["made_by"] = maker
-    settings = {name: value for name, value in read_json(run / SETTINGS).items() if name not in inputs}
-    return {"recipe": record["recipe"], "versions": record["versions"], "settings": settings, "inputs": inputs}
 
 
 def note_origin(model: "keras.Model", run: "RunDirectory", metrics: dict) -> None:
@@ -143,18 +102,11 @@ def check_inputs(run: pathlib.Path, recorded: Mapping, now: Mapping, since: str)
         )
 
 
-def describe_inputs(recorded: Mapping) -> dict:
-    """The inputs of a run for its model's manifest: ``{argument: {"name", "files", "bytes", "sha256"}}``, no paths.
-
-    The hash of several files is that of the lines that ``sha256sum`` prints of them, in the order of their names.
-    """
-    return {argument: _describe(files) for argument, files in recorded.items()}
-
-
 def weights_hash(model: str | os.PathLike) -> str:
     """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
     files = [file for file in _files_of(pathlib.Path(model)) if file.name != "checkpoint"]
-    return _describe({str(file): _identify(file) for file in files if file.suffix not in (".json", ".txt")})["sha256"]
+    weights = {str(file): _identify(file) for file in files if file.suffix not in (".json", ".txt")}
+    return describe_inputs({"model": weights})["model"]["sha256"]
 
 
 def as_list(value: Any) -> list:
@@ -194,19 +146,6 @@ def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
     patterns += form.FILES if form and not prefix else ()
     files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
     return sorted(files - {directory / KBERT_JSON})  # it records when the model was saved, which is not content
-
-
-def _describe(files: Mapping[str, dict]) -> dict:
-    absolute = {os.path.abspath(file): entry for file, entry in files.items()}  # they may be given in either way
-    paths = [pathlib.Path(file) for file in sorted(absolute)]
-    each = [absolute[str(path)] for path in paths]
-    top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
-    name = f"{top.parent.name}/{top.name}" if top.name in (MODEL, RECORDS_MANIFEST) else top.name
-    digest = each[0]["sha256"]
-    if len(paths) > 1:
-        lines = (f"{entry['sha256']}  {path.relative_to(top)}\n" for entry, path in zip(each, paths, strict=True))
-        digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-    return {"name": name, "files": len(paths), "bytes": sum(entry["bytes"] for entry in each), "sha256": digest}
 
 
 def _flag(argument: str) -> str:

@@ -16,17 +16,12 @@ from kbert.checks import check_directory, check_option, differing
 from kbert.errors import internal_errors
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
-from kbert.training.made_by import (
-    INPUTS,
-    check_inputs,
-    check_outside,
-    identify_inputs,
-    makers,
-    run_record,
-)
+from kbert.training.made_by import check_inputs, check_outside, identify_inputs, makers
 from kbert.versions import versions
+from kbert.weights.provenance import run_record
 from kbert.weights.step_paths import (
     CHECKPOINTS,
+    INPUTS,
     METRICS,
     MODEL,
     SETTINGS,

@@ -79,12 +79,15 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
     file, config = SafetensorsFile(directory / _WEIGHTS), read_json(directory / _CONFIG)
     for name, possible in _POSSIBLE.items():
         if (found := config.get(name)) not in (None, *possible):
-            raise ValueError(f"{directory / _CONFIG}: `{name}` must be one of {possible}. Received: {found!r:.80}")
+            raise ValueError(f"{directory / _CONFIG}: kbert does not support `{name}={found!r:.80}`")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not alpha > 0:
         raise ValueError(f"{directory / _CONFIG}: `r` and `lora_alpha` must be positive. Received: {rank}, {alpha}")
     shapes = {name: info.shape for name, info in file.tensors.items()}
     has_head = bool(config.get("modules_to_save"))  # otherwise the model keeps its own
+    kind = config.get("task_type")
+    if has_head and kind in _TASK_TYPES.values() and kind != _TASK_TYPES.get(model.task):
+        raise ValueError(f"{directory} is an adapter for another task than {model.task}. Received: task_type {kind}")
     expected = {t.name: t.shape(v.shape) for t, v in _learned(model).items() if has_head or ".lora_" in t.name}
     wanted = {}
     for layer in dense_layers(model):
@@ -109,7 +112,7 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
     if not present:
         freeze_encoder(model)
         add_lora(model, wanted)
-    model.provenance = None  # the weights change
+    model.provenance = model.encoder.provenance = None  # the weights change
     for tensor, variable in _learned(model).items():
         if tensor.name in values:
             variable.assign(values[tensor.name].T if tensor.transposed else values[tensor.name])

@@ -140,7 +140,8 @@ def load_pretrained(
             *(model.task, model.num_labels),
         )
     model.pretrained = Pretrained(tokenizer, settings, report)
-    model.provenance = stored_provenance(stored.path, _hub_name(source, revision))
+    is_whole = model.task == stored.description.task and not report.newly_initialised
+    model.provenance = stored_provenance(stored.path, _hub_name(source, revision), is_whole)
     return model
 
 

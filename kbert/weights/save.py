@@ -18,7 +18,7 @@ from kbert.weights.description import (
 )
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import FORMATS, get_format
-from kbert.weights.provenance import stored_run
+from kbert.weights.provenance import maker_of
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
@@ -55,7 +55,9 @@ def save_pretrained(
         tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
         settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for kbert.json: the settings of the run that made the model. Defaults to what the model
-            was loaded with, if its weights have not been trained since.
+            was loaded with, for its own task and without a new head, unless `fit`, `train_on_batch`, `set_weights`,
+            `load_weights`, `load_adapter` or `ExactResume` has changed it since. Other changes, such as assigned
+            variables or `quantize`, are not noticed: give ``{}``.
         overwrite: whether a directory of this format may be replaced.
         storage_dtype: type of the weights in model.safetensors: "float32", or "bfloat16" and "float16" for half the
             size. They are loaded as float32. Defaults to "float32".
@@ -80,7 +82,7 @@ def save_pretrained(
     check_json("save_pretrained", made_by=made_by)
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "huggingface")
-    made_by = stored_run(model) if made_by is None else made_by
+    made_by = maker_of(model) if made_by is None else made_by
     model = merged(model)
     check_settings("save_pretrained", settings, ModelDescription.from_model(model))  # what loading would refuse
     vocabulary = None if tokenizer is None else tokenizer.vocabulary

@@ -3,12 +3,12 @@
 The hub needs huggingface_hub and a network.
 """
 
-import os
 import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
 from kbert.aliases import PathLike
+from kbert.checks import check_path
 from kbert.files import read_json, similar_names
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
 from kbert.weights.step_paths import MODEL, find_step_checkpoint, is_step_checkpoint
@@ -26,14 +26,14 @@ _OTHERS = r"[^/]+\.json|vocab\.txt|1_Pooling/config\.json"
 
 
 def check_source(what: str, source: Any, *others: str) -> None:
-    """Raises TypeError unless a source is a path or a name.
+    """Raises TypeError unless a source is a path or a name, ValueError if it is empty.
 
     `what` is the function and its argument, for the message. `others` is what else the function takes.
     """
-    if not isinstance(source, str | os.PathLike):
-        expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
-        hint = "; give its `pipeline`" if hasattr(source, "pipeline") else ""  # as a run has
-        raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}{hint}")
+    expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
+    if hasattr(source, "pipeline"):  # as a run has
+        raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}; give its `pipeline`")
+    check_path(source, what, expected)
 
 
 def local_source(source: PathLike) -> pathlib.Path | None:
@@ -50,6 +50,7 @@ def local_source(source: PathLike) -> pathlib.Path | None:
 
     Raises:
         TypeError: neither a path nor a name.
+        ValueError: an empty string.
         FileNotFoundError: something that looks like a path, but does not exist, or a run without such a checkpoint.
 
     Example::

@@ -6,6 +6,7 @@ import re
 from kbert.aliases import PathLike
 
 SETTINGS = "settings.json"
+INPUTS = "inputs.json"
 METRICS = "metrics.json"  # once the run is finished
 MODEL = "model"
 CHECKPOINTS = "checkpoints"  # the folder of a run's checkpoints

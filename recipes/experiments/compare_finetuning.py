@@ -15,7 +15,7 @@ from experiment import HELD_OUT, Scores, markdown, provenance, read_columns, sum
 
 import kbert
 from kbert.files import write_json
-from kbert.training.made_by import describe_maker
+from kbert.weights.provenance import describe_maker
 
 COLUMNS = ("STS-B", "NER", "SST-2", "MRPC")  # and CoLA, SQuAD
 EXAMPLES = {"NER": 3000, "SST-2": 1000, "SQuAD": 2000}  # to train on, at most

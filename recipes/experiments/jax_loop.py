@@ -22,9 +22,9 @@ from kbert.pretraining.run.course import plan_phases
 from kbert.pretraining.run.options import NewModel
 from kbert.pretraining.run.starting_model import Start, make_new_model
 from kbert.pretraining.run.stored_batches import stored_model
-from kbert.training.made_by import describe_maker
 from kbert.versions import versions
 from kbert.weights.formats import huggingface
+from kbert.weights.provenance import describe_maker
 
 HELD_OUT_TOKENS = 6400 * 128  # that are scored
 

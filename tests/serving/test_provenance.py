@@ -15,6 +15,7 @@ from kbert.files import read_json, sha256, write_json
 from kbert.pipelines.text_columns import TextColumns
 from kbert.serving.card import provenance
 from kbert.serving.exported_pipeline import trained_options
+from kbert.training import ExactResume
 from kbert.weights.provenance import trained_columns
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -88,6 +89,46 @@ def test_nothing_is_said_of_weights_that_have_changed(run):
             model.load_weights(run.path.parent / "it.weights.h5")
         assert provenance(model) == ({}, {})
     assert provenance(kbert.BertEncoder(tiny_config())) == ({}, {})
+
+
+def test_a_run_does_not_count_for_another_task_or_a_new_head(run, tmp_path):
+    record = read_json(run.path / "model/kbert.json")["made_by"]
+    similarity = kbert.load_pretrained(run.path, task="similarity")
+    tagger = kbert.load_pretrained(run.path, task="tagging", num_labels=2)
+    other_labels = kbert.load_pretrained(run.path, labels=["a", "b", "c"])
+    for number, model in enumerate((similarity, tagger, other_labels)):
+        kbert.save_pretrained(model, tmp_path / str(number))
+        assert read_json(tmp_path / str(number) / "kbert.json")["made_by"] == {}
+        assert set(provenance(model)[0]) == {"model", "weights_sha256"} and provenance(model)[1] == {}
+        assert trained_columns(model) == {}
+    kbert.save_pretrained(similarity, tmp_path / "given", made_by=record)
+    rows = [{"text": "good", "b": "bad", "s": 0.1}, {"text": "a film", "b": "film", "s": 0.9}]
+    task = {"text_pair": "b", "label": "s"}
+    scores = [kbert.evaluate(each, task, rows) for each in (tmp_path / "given", kbert.build_pipeline(similarity))]
+    assert scores[0] == scores[1] and scores[0]["examples"] == 2
+
+
+def test_an_encoder_trained_inside_another_model_is_not_its_runs(run, tmp_path):
+    for change in ("fit", "train_on_batch"):
+        encoder = kbert.load_pretrained(run.path, task="encoder")
+        assert provenance(encoder)[0]["model"] == "reviews"
+        model = kbert.BertClassifier(encoder, num_labels=2)
+        model.compile()
+        getattr(model, change)({"token_ids": np.ones((2, 5), "int32")}, np.array([0, 1]))
+        assert provenance(encoder) == ({}, {})
+
+
+def test_a_model_that_resumes_is_not_its_runs(run, tmp_path):
+    batch = {"token_ids": np.ones((2, 5), "int32")}, np.array([0, 1])
+    for step in (0, 1):
+        model = kbert.load_pretrained(run.path)
+        model.compile()
+        resume = ExactResume(tmp_path / "resumed", model, 1)
+        assert resume.step == step
+        if step == 0:
+            assert provenance(model)[0]["model"] == "reviews"
+            model.fit(*batch, callbacks=[resume], verbose=0)
+    assert provenance(model) == ({}, {})
 
 
 def test_what_a_model_was_loaded_from_may_be_replaced(tmp_path):

@@ -12,9 +12,10 @@ from helpers.compare import assert_arrays_equal
 from kbert.files import read_json, sha256, write_json
 from kbert.optim.adamw import AdamW
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
-from kbert.training.made_by import describe_inputs, describe_maker, identify_inputs, run_record
+from kbert.training.made_by import identify_inputs
 from kbert.training.run_directory import open_run
 from kbert.versions import versions
+from kbert.weights.provenance import describe_inputs, describe_maker, run_record
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 

@@ -120,7 +120,7 @@ def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
 
 
 @_RUN
-def test_milestones_stay_and_are_models(by_steps):
+def test_milestones_stay_and_are_models(by_steps, tmp_path):
     assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
         "description",
         "step-0000000002",
@@ -129,6 +129,9 @@ def test_milestones_stay_and_are_models(by_steps):
     last = kbert.load_pretrained(f"{by_steps.path}@4")
     assert last.task == "pretraining" and last.pretrained.tokenizer.vocabulary == make_tokenizer().vocabulary
     assert_same(last.encoder, by_steps.model.encoder)
+    kbert.save_pretrained(last, tmp_path / "saved")
+    saved = read_json(tmp_path / "saved/kbert.json")["made_by"]
+    assert (saved["recipe"], saved["step"], saved["settings"]["steps"]) == ("kbert.pretrain", 4, 4)
     middle = kbert.load_pretrained(f"{by_steps.path}@2", task="classification", num_labels=3, hidden_dropout=0.0)
     assert not np.array_equal(middle.encoder.get_weights()[0], last.encoder.get_weights()[0])
     half = kbert.load_pretrained(f"{by_steps.path}@4", dtype="bfloat16").encoder

@@ -267,6 +267,8 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
     refused(rows, [3], TypeError, "{name} must be .*Received: int")
     with pytest.raises(ValueError, match="^inspect: `tokenizer` must be a BertTokenizer or None. Received: 3"):
         kbert.inspect(encoder, tokenizer=3)
+    with pytest.raises(ValueError, match="^evaluate: `task` must be a Task, a dict or None. Received: 3"):
+        kbert.evaluate(pipeline, 3, ROW)
     for name in ("output", "log_dir"):
         with pytest.raises(ValueError, match=f"^finetune: `{name}` must be a path or None. Received: 3"):
             kbert.finetune(pipeline, TASK, ROW, **{name: 3})

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from kbert.aliases import ExampleData, ModelSource, PathLike
 from kbert.options import NOT_RECORDED, Count, Precision, Strategy, checked, fixed_by_model, record, to_json
@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger("kbert")
 @checked
 def evaluate(
     pipeline: ModelSource | list[ModelSource],
-    task: "Task | Mapping[str, Any] | None" = None,
+    task: Union["Task", Mapping, None] = None,
     examples: ExampleData | None = None,
     batch_size: Count = 32,
     *,

@@ -34,6 +34,7 @@ from kbert.models.train_step import (
 from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.models.write_saved_model import write_saved_model
 from kbert.optim.adamw import AdamW
+from kbert.training.signals import give_back_signals
 
 
 class BertModel(CompatibleModel):
@@ -218,7 +219,10 @@ class BertModel(CompatibleModel):
         else:
             validation_data = self._checked(validation_data)
         x = self._checked(x, y, kwargs.get("sample_weight"))
-        return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
+        try:
+            return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
+        finally:
+            give_back_signals()  # of `ExactResume`, which Keras does not tell about an error
 
     def set_weights(self, weights: list[Any]) -> None:
         self.provenance = self.encoder.provenance = None

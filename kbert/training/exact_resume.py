@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import shutil
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from kbert.training.hardware import Hardware
 from kbert.training.logs import is_chief, trained_model
 from kbert.training.loop import check_compiled, rounded_up
 from kbert.training.run_directory import open_run
-from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.training.signals import DeferredSignals, Interrupted, give_back_signals
 from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step, is_milestone
 
@@ -147,7 +146,7 @@ class ExactResume(keras.callbacks.Callback):
     the dataset depends only on n, a run that was killed and started again ends on a CPU with bit for bit the same
     weights and scores.
 
-    It saves every so many steps, in `train` and in a plain `model.fit`, where it must be the last callback. If `fit`
+    It saves every `every` steps, in `train` and in a plain `model.fit`, where it must be the last callback. If `fit`
     resumes in the middle of an epoch, it first trains the remaining steps of this epoch.
 
     On SIGINT or SIGTERM the current step is finished and saved, and `Interrupted` is raised; a second signal ends the
@@ -160,7 +159,7 @@ class ExactResume(keras.callbacks.Callback):
     Args:
         output: path of a directory, receives ``checkpoints/``.
         model: compiled, built under its strategy's scope; or a pipeline.
-        steps_per_epoch: that of `fit`; not for `train`.
+        steps_per_epoch: `steps_per_epoch` of the `fit` call. Leave it out for `train`.
         every: steps between two checkpoints; None: at the end of each epoch.
         keep_every: steps: checkpoints at its multiples are all kept; None: only the last two.
         keep_step: function that returns a step whose checkpoint is kept, too, or None.
@@ -173,12 +172,12 @@ class ExactResume(keras.callbacks.Callback):
 
     Attributes:
         step: the number of updates so far: the dataset begins with this batch.
-        epoch: `initial_epoch` of `fit`.
+        epoch: `initial_epoch` for the next call of `fit`.
 
     Raises:
         NotADirectoryError: `output` is a file.
         ValueError: the checkpoint is of another model, or has states of more or fewer callbacks; inputs that have
-            changed; a `steps_per_epoch` that `fit` does not have.
+            changed; a `steps_per_epoch` other than that of `fit`, or with `train`.
         FileExistsError: with `settings`, a run with other settings, or other files.
         BlockingIOError: with `settings`, another process has locked the directory.
         FloatingPointError: a weight is not finite; nothing is saved.
@@ -223,7 +222,6 @@ class ExactResume(keras.callbacks.Callback):
         self.keep_step = keep_step
         self.callbacks = [each for each in callbacks if hasattr(each, "get_state") and hasattr(each, "set_state")]
         self.signals = DeferredSignals()
-        weakref.finalize(self, self.signals.give_back)  # Keras tells a callback nothing of an error that ends `fit`
         self.step, states = restore_checkpoint(self.output / CHECKPOINTS, model)
         self.saved = self.step
         if self.step:
@@ -236,7 +234,11 @@ class ExactResume(keras.callbacks.Callback):
                 )
             for callback, state in zip(self.callbacks, states, strict=True):
                 callback.set_state(state)
-        self.epoch = self.step // (self.steps_per_epoch or 1)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self.step // (self.steps_per_epoch or 1)
 
     def closes(self, step: int) -> bool:
         """Whether a checkpoint is due after this step: of an interval, or for a signal."""
@@ -250,9 +252,17 @@ class ExactResume(keras.callbacks.Callback):
         return self.signals.received is not None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        give_back_signals()  # of a training that an error has ended, perhaps with this callback
+        self.signals.received = None
+        if "total_steps" in self.params:  # in `train`
+            if self.steps_per_epoch is not None:
+                raise ValueError(
+                    "ExactResume: `steps_per_epoch` is for `fit`; leave it out for `train`. "
+                    f"Received: {self.steps_per_epoch}"
+                )
+            return
         steps = self.params["steps"]
-        is_plain = "total_steps" not in self.params  # not in `train`
-        if is_plain and (steps is None or rounded_up(steps, self.trained) != self.steps_per_epoch):
+        if steps is None or rounded_up(steps, self.trained) != self.steps_per_epoch:
             raise ValueError(
                 "ExactResume: `steps_per_epoch` must be that of `fit`. "
                 f"Received: {self.steps_per_epoch}, and {steps} in `fit`"

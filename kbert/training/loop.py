@@ -71,6 +71,7 @@ def train(
         resume = ExactResume("runs/tiny", model, every=500)
         train(model, make_dataset, 1000, start=resume.step, callbacks=[log, resume])
     """
+    give_back_signals()  # of a `fit` that an error has ended
     end = steps if end is None else end
     callbacks = callback_list("train", callbacks)
     _check_arguments(model, steps, start, end, log_every)

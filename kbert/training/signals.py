@@ -114,7 +114,7 @@ class DeferredSignals:
             self._before = {}
 
     def _receive(self, number, frame):
-        let_signals_kill()
+        _set(dict.fromkeys(self._before, signal.SIG_DFL))
         self.received = number
 
 

@@ -18,7 +18,7 @@ from helpers.reused import reused
 from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
-from kbert.training import DevScoring, ExactResume
+from kbert.training import DevScoring, ExactResume, loop
 from kbert.training.exact_resume import restore_checkpoint, save_checkpoint
 from kbert.training.logs import updates_done
 from kbert.training.signals import Interrupted
@@ -304,6 +304,9 @@ def test_other_steps_or_another_place_are_an_error(tmp_path, whole):
         resume = ExactResume(whole[0], model, steps)
         with pytest.raises(ValueError, match=f"must be that of `fit`. Received: {steps}, and 3 in"):
             model.fit(make_classifier_dataset(12), steps_per_epoch=STEPS, callbacks=[resume], verbose=0)
+    model = make_classifier()
+    with pytest.raises(ValueError, match="is for `fit`; leave it out for `train`. Received: 3"):
+        loop.train(model, make_classifier_dataset, 12, callbacks=[ExactResume(tmp_path, model, STEPS)])
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="ExactResume: `output`"):
         ExactResume(tmp_path / "file", make_classifier(), STEPS)

@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
 
-import gc
 import importlib.util
 import os
 import signal
@@ -13,6 +12,7 @@ import time
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
@@ -23,6 +23,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from kbert import cli as program
 from kbert.finetuning.features import write_features
 from kbert.training.exact_resume import ExactResume
+from kbert.training.loop import train
 from kbert.training.run_log import read_history
 from kbert.training.signals import Interrupted
 
@@ -150,27 +151,64 @@ def test_handlers_of_the_program_are_left_alone(tmp_path):
     assert received == [signal.SIGTERM] and history[-1]["step"] == 4
 
 
-def test_an_error_in_a_plain_fit_leaves_no_handlers(tmp_path):
+def test_another_handler_of_the_program_is_left_after_a_signal(tmp_path):
+    signal.signal(signal.SIGTERM, own := lambda number, frame: None)
+    with pytest.raises(Interrupted):
+        tiny.train(tiny.model(), tiny.make_dataset, 4, tmp_path, callbacks=[Send(signal.SIGINT, 2)])
+    assert signal.getsignal(signal.SIGTERM) is own
+
+
+class FailsInThirdStep(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 2:
+            raise Killed
+
+
+def test_an_error_in_a_fit_of_kbert_leaves_no_handlers(tmp_path):
     handlers = {one: signal.getsignal(one) for one in STATUS}
-
-    def fit(name, *callbacks):
-        model = tiny.model()
-        resume = ExactResume(tmp_path / name, model, 4)
-        model.fit(tiny.make_dataset(), steps_per_epoch=4, callbacks=[*callbacks, resume], verbose=0)
-
-    try:
-        fit("a", killed_at(2))
-    except Killed as error:
-        kept = error.__traceback__  # as an interactive session keeps it, with the callbacks of `fit`
-    assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-    with pytest.raises(Interrupted, match="after step 3"):  # the next training has the signals
-        fit("b", Send(signal.SIGTERM, 3))
-    assert {one: signal.getsignal(one) for one in STATUS} == handlers
-    del kept
+    model = tiny.model()
+    resume = ExactResume(tmp_path, model, 4)  # alive, as in an interactive session
     with pytest.raises(Killed):
-        fit("c", killed_at(2))
-    gc.collect()
+        model.fit(tiny.make_dataset(), steps_per_epoch=4, callbacks=[FailsInThirdStep(), resume], verbose=0)
     assert {one: signal.getsignal(one) for one in STATUS} == handlers
+
+
+def test_after_an_error_in_a_fit_of_keras_the_next_training_has_the_signals(tmp_path):
+    data = tf.data.Dataset.from_tensors((np.ones((2, 3)), np.ones((2, 1)))).repeat()
+
+    def cell(name):
+        """A function that calls `fit` each time with the same model and the same `ExactResume`."""
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        resume = ExactResume(tmp_path / name, model, 4)
+
+        def fit(*callbacks):
+            epochs = {"initial_epoch": resume.epoch, "epochs": 3}
+            model.fit(data, steps_per_epoch=4, callbacks=[*callbacks, resume], verbose=0, shuffle=False, **epochs)
+            return resume.step, resume.epoch
+
+        return fit
+
+    first, second = cell("first"), cell("second")
+    with pytest.raises(Killed):
+        first(Send(signal.SIGTERM, 2), FailsInThirdStep())
+    with pytest.raises(KeyboardInterrupt) as stop:  # before the first step is done
+        second(Send(signal.SIGINT, 1))
+    assert not isinstance(stop.value, Interrupted)
+    with pytest.raises(Killed):
+        first(FailsInThirdStep())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a notebook does before each cell
+    with pytest.raises(KeyboardInterrupt, match="after step 8"):
+        first(Send(signal.SIGINT, 8))
+    assert first() == (12, 3)
+
+
+def test_an_error_together_with_a_signal_does_not_end_the_next_training(tmp_path):
+    model = tiny.model()
+    resume = ExactResume(tmp_path, model, every=100)
+    with pytest.raises(Killed):
+        train(model, tiny.make_dataset, 4, callbacks=[Send(signal.SIGINT, 2), killed_at(2), resume])
+    assert train(model, tiny.make_dataset, 4, callbacks=[resume]) == 4
 
 
 def test_another_thread_trains_without_handlers(tmp_path):

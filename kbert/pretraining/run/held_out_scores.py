@@ -11,7 +11,7 @@ from kbert.training.logs import readable_logs, updates_done
 
 
 class HeldOutScores(DevScoring):
-    """Scores a model on held-out batches at checkpoints and at the ends of phases, and a trained model before it.
+    """Scores a model on held-out batches: at checkpoints, phase ends and, for a trained model, before the first step.
 
     Args:
         trained: the model.

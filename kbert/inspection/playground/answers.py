@@ -112,6 +112,7 @@ def _run(pipeline, columns):
     try:
         answers = signature.function(*tensors)
     except tf.errors.InvalidArgumentError as error:
-        raise ValueError(assertion_message(error)) from None
+        message, _, _ = assertion_message(error).partition(", or export the model")  # nobody can on the page
+        raise ValueError(message) from None
     reader = EntityAnswers(list(pipeline.answers.labels)) if "entities" in served else pipeline.answers
     return reader.to_dicts({name: as_text(np.asarray(answer)) for name, answer in answers.items()})

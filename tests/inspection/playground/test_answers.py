@@ -90,4 +90,4 @@ def test_long_texts_are_refused_as_by_a_served_model(texts, message):
     pipeline, _ = make_pipeline("tagging")  # which reads a long text in windows
     with pytest.raises(ValueError, match=message) as error:
         ask(pipeline, texts)
-    assert "\n" not in str(error.value) and "Assert" not in str(error.value)
+    assert not any(word in str(error.value) for word in ("\n", "Assert", "export"))

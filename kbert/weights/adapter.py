@@ -85,8 +85,7 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
         raise ValueError(f"{directory / _CONFIG}: `r` and `lora_alpha` must be positive. Received: {rank}, {alpha}")
     shapes = {name: info.shape for name, info in file.tensors.items()}
     has_head = bool(config.get("modules_to_save"))  # otherwise the model keeps its own
-    kind = config.get("task_type")
-    if has_head and kind in _TASK_TYPES.values() and kind != _TASK_TYPES.get(model.task):
+    if has_head and (kind := config.get("task_type")) in _TASK_TYPES.values() and kind != _TASK_TYPES.get(model.task):
         raise ValueError(f"{directory} is an adapter for another task than {model.task}. Received: task_type {kind}")
     expected = {t.name: t.shape(v.shape) for t, v in _learned(model).items() if has_head or ".lora_" in t.name}
     wanted = {}
@@ -96,9 +95,8 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
             wanted[layer.path] = [rank, alpha]
             expected |= {a: (rank, layer.kernel.shape[0]), b: (layer.kernel.shape[1], rank)}
     for name in sorted({*expected, *shapes}):
-        if expected.get(name) != shapes.get(name):
-            what = f"{name}: expected {expected.get(name)}, received {shapes.get(name)}"
-            raise ValueError(f"{file.path} is not an adapter for this model and head. {what}")
+        if (own := expected.get(name)) != (stored := shapes.get(name)):
+            raise ValueError(f"{file.path} is not for this model and head. {name}: expected {own}, received {stored}")
     if not wanted:
         raise ValueError(f"{file.path} has no LoRA matrices of this model's layers")
     if (present := lora_layers(model)) not in ({}, wanted):
@@ -121,8 +119,7 @@ def load_adapter(model: BertModel, directory: PathLike) -> None:
 def _tensor(model, path: str) -> TensorName:
     """PEFT's name of a variable: transformers', in which an encoder's own class has no prefix."""
     layer, _, part = path.rpartition("/")
-    tensor = NAMES.find(f"{layer}/kernel" if part in _LORA else path)
-    if tensor is None:
+    if (tensor := NAMES.find(f"{layer}/kernel" if part in _LORA else path)) is None:
         raise ValueError(f"An adapter cannot contain {path}, which transformers' BERT does not have")
     name = tensor.name if task_class(model.task).heads else tensor.name.removeprefix("bert.")
     name = name.removesuffix("weight") + _LORA[part] if part in _LORA else name

@@ -172,7 +172,6 @@ class ExactResume(keras.callbacks.Callback):
 
     Attributes:
         step: the number of updates so far: the dataset begins with this batch.
-        epoch: `initial_epoch` for the next call of `fit`.
 
     Raises:
         NotADirectoryError: `output` is a file.
@@ -237,7 +236,7 @@ class ExactResume(keras.callbacks.Callback):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next step."""
+        """The epoch of the next step: `initial_epoch` for the next call of `fit`."""
         return self.step // (self.steps_per_epoch or 1)
 
     def closes(self, step: int) -> bool:

@@ -92,7 +92,7 @@ class Command:
         return (inspect.getdoc(self.verb) or "").split("\n\n")[0].replace("\n", " ")
 
     def flags(self, task: Callable | None = None) -> dict[str, Flag]:
-        """By name: the flags of the verb and, where it has tasks, those of the task that was chosen."""
+        """The flags by name: the verb's and, if a task was chosen, the task's."""
         flags = [flag for flag in flags_of(self.verb, self.positional) if self.tasks is None or flag.name != "task"]
         if task is not None:
             own = flags_of(task, group="task")
@@ -120,7 +120,7 @@ def flags_of(function: Callable, positional: Sequence[str] = (), group: str = "a
 
 
 def _members(annotation) -> tuple:
-    """The types that words can be of: those of a union, or one. Classes in quotes are of objects in memory."""
+    """The types that a word can have: a union's members, or the one type. Quoted classes are objects in memory."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
@@ -172,7 +172,7 @@ def read_word(text: str, annotation: Any) -> Any:
 def make_parser(
     prog: str, command: Command, flags: Mapping[str, Flag], tasks: Iterable[str] = ()
 ) -> argparse.ArgumentParser:
-    """The parser of these flags of a command. Its help lists `tasks`, of which one can be chosen."""
+    """The parser for a command's flags. Its help lists the `tasks` to choose from."""
     description = re.split(r"\n(?=Args:|Returns:|Raises:)", inspect.getdoc(command.verb) or "")[0].strip()
     first = [prog]
     if tasks:

@@ -37,9 +37,9 @@ def evaluate(
     Args:
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`; a list of these is an ensemble, whose
             outputs are the means of its models' (which must share vocabulary and preprocessing).
-        task: a task object of the pipeline's task, or a dict of those of its fields that are not as in the training of
-            the (first) model, but not of those that the model has fixed, such as its labels; the dict may also have the
-            task's name, as ``task``. None: columns and formats are as in its training.
+        task: a task object of the pipeline's task, or a dict with the fields that differ from the training of the
+            (first) model. The dict may also contain the task's name, as ``task``, but no field that the model has
+            fixed, such as its labels. Defaults to the columns and formats of the training.
         examples: the result of ``task.read``, a file's path (of a GLUE directory the dev sets), or rows in memory.
         batch_size: rows per forward pass; scores do not depend on it.
         window_pooling: instead of the stored one: how the windows of a long text are pooled; "off": texts are

@@ -139,7 +139,7 @@ def _check_paths(pipeline, source: PathLike, output: PathLike) -> tuple[pathlib.
 
 
 def _directory_of_parts(output: pathlib.Path) -> pathlib.Path:
-    """The directory for parts of the output. Removes that of a run that was killed after it had written its output."""
+    """The directory for parts of the output. Removes one left by a run killed after it had written its output."""
     directory = output.with_name(f"{output.name}.partial")
     if directory.is_symlink():
         raise FileExistsError(f"Expected a directory, or none. Received: {directory}, a link; delete it")

@@ -254,7 +254,8 @@ def masked_rows(
         starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
         return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits, columns))))
 
-    rows = sampled.enumerate().prefetch(1).flat_map(_graph(divide))  # not `scan`, whose function is kept for good
+    # Not `scan`: TensorFlow keeps its function as long as the process.
+    rows = sampled.enumerate().prefetch(1).flat_map(_graph(divide))
     options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
 
     def lay_out(values, table, splits, *columns):

@@ -78,7 +78,7 @@ def text_states(
 def text_row(
     tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int, config: "BertConfig | None"
 ) -> tuple[dict[str, tf.Tensor], int]:
-    """The batch of one text or pair alone, without padding, and how many of its tokens did not fit.
+    """An unpadded batch of one text or pair, and the number of its tokens that did not fit.
 
     Raises:
         ValueError: a pair for a model of this config, which reads single texts.

@@ -15,7 +15,7 @@ class HeldOutScores(DevScoring):
 
     Args:
         trained: the model.
-        batches: the held-out batches of each phase. The first score is that of the last phase, to compare with the end.
+        batches: the held-out batches of each phase. The first score uses the last phase's, to compare with the end.
         course: what the model trains on when.
         every: steps from one checkpoint to the next.
         is_trained: whether the model is scored before the first step.
